@@ -147,6 +147,7 @@ def test_zero_grad() -> None:
 
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize(("name", "settings"), SETTINGS, ids=str)
+@pytest.mark.usefixtures("compiled")
 def test_state_goes_on_after_saving(name: str, settings: dict[str, Any]) -> None:
     """Six steps equal three, a save and a load into a new optimizer, and three more."""
 

@@ -47,6 +47,8 @@ class Interval(NamedTuple):
     high: int | None
 
 
+Tiles: TypeAlias = Sequence[ir.Tile]
+Growths: TypeAlias = Sequence[Growth]
 Loops: TypeAlias = tuple[ir.For, ...]
 Sum: TypeAlias = Mapping[ir.Tile, int]
 """A sum of terms with their factors."""
@@ -347,19 +349,17 @@ GROWTH_RULES: Mapping[type[ir.Tile], Callable[..., Growth]] = {
 }
 
 
-def _growth_of_any(args: Sequence[ir.Tile], parts: Sequence[Growth], lanes: int, typical: bool) -> Growth:
+def _growth_of_any(args: Tiles, parts: Growths, lanes: int, typical: bool) -> Growth:
     """Return the growth of a function of which no more is known than that equal elements have equal results."""
     return UNIFORM if all(p.step == 0 for p in parts) else UNKNOWN
 
 
-def _growth_of_sum(
-    args: Sequence[ir.Tile], parts: Sequence[Growth], lanes: int, typical: bool, sign: int = 1
-) -> Growth:
+def _growth_of_sum(args: Tiles, parts: Growths, lanes: int, typical: bool, sign: int = 1) -> Growth:
     x, y = parts
     return Growth(_sum(x.step, y.step, sign), gcd(x.divisor, y.divisor))
 
 
-def _growth_of_product(args: Sequence[ir.Tile], parts: Sequence[Growth], lanes: int, typical: bool) -> Growth:
+def _growth_of_product(args: Tiles, parts: Growths, lanes: int, typical: bool) -> Growth:
     divisor = parts[0].divisor * parts[1].divisor
     for part, factor in ((parts[0], args[1]), (parts[1], args[0])):
         if part.step is not None and isinstance(factor, ir.Literal):
@@ -367,28 +367,21 @@ def _growth_of_product(args: Sequence[ir.Tile], parts: Sequence[Growth], lanes: 
     return Growth(_growth_of_any(args, parts, lanes, typical).step, divisor)
 
 
-def _growth_of_quotient(args: Sequence[ir.Tile], parts: Sequence[Growth], lanes: int, typical: bool) -> Growth:
-    if isinstance(args[1], ir.Literal) and int(args[1].value) > 0:
-        return _divided("floordiv", parts[0], int(args[1].value), lanes, typical)
-    return _growth_of_any(args, parts, lanes, typical)
-
-
-def _growth_of_remainder(args: Sequence[ir.Tile], parts: Sequence[Growth], lanes: int, typical: bool) -> Growth:
-    if isinstance(args[1], ir.Literal) and int(args[1].value) > 0:
-        return _divided("mod", parts[0], int(args[1].value), lanes, typical)
-    return _growth_of_choice(args, parts, lanes, typical)
-
-
-def _growth_of_choice(args: Sequence[ir.Tile], parts: Sequence[Growth], lanes: int, typical: bool) -> Growth:
+def _growth_of_choice(args: Tiles, parts: Growths, lanes: int, typical: bool) -> Growth:
     """Return the growth of a function whose elements are among those of its last two operands, or remainders."""
     return Growth(_growth_of_any(args, parts, lanes, typical).step, gcd(*[p.divisor for p in parts[-2:]]))
 
 
-def _growth_of_comparison(
-    args: Sequence[ir.Tile], parts: Sequence[Growth], lanes: int, typical: bool, steps: tuple[int, int] = (1, 0)
-) -> Growth:
-    """Return the growth of a comparison: borders that are multiples of vectors divide none, if these begin there."""
-    if (parts[0].step, parts[1].step) == steps and lanes and all(p.is_multiple(lanes) for p in parts):
+def _growth_of_quotient(args: Tiles, parts: Growths, lanes: int, typical: bool, fn: str = "floordiv") -> Growth:
+    if isinstance(args[1], ir.Literal) and int(args[1].value) > 0:
+        return _divided(fn, parts[0], int(args[1].value), lanes, typical)
+    return (_growth_of_any if fn == "floordiv" else _growth_of_choice)(args, parts, lanes, typical)
+
+
+def _growth_of_comparison(args: Tiles, parts: Growths, lanes: int, typical: bool, rising: int = 0) -> Growth:
+    """Return the growth of a comparison: vectors cross no border that is a multiple of them, if they begin at one."""
+    x, y = parts[rising], parts[1 - rising]
+    if x.step == 1 and y.step == 0 and lanes and x.is_multiple(lanes) and y.is_multiple(lanes):
         return UNIFORM
     return _growth_of_any(args, parts, lanes, typical)
 
@@ -398,10 +391,10 @@ GROWTH_OF_FUNCTIONS: Mapping[str, Callable[..., Growth]] = {
     "sub": partial(_growth_of_sum, sign=-1),
     "mul": _growth_of_product,
     "floordiv": _growth_of_quotient,
-    "mod": _growth_of_remainder,
+    "mod": partial(_growth_of_quotient, fn="mod"),
     **dict.fromkeys(("where", "minimum", "maximum"), _growth_of_choice),
     **dict.fromkeys(("lt", "ge"), _growth_of_comparison),
-    **dict.fromkeys(("gt", "le"), partial(_growth_of_comparison, steps=(0, 1))),
+    **dict.fromkeys(("gt", "le"), partial(_growth_of_comparison, rising=1)),
 }
 
 

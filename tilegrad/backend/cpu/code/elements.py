@@ -19,8 +19,7 @@ from .. import vectors
 from ..emit import I32, I64, Builder, LlvmValue, Type, constant, dtype_constant, element_type, lane_constants
 from .chains import MAX_RECURSION, names_below
 from .checked_indices import clamped_index
-from .gathering import is_small_stride, is_split_load, load_halves, load_irregular, load_strided
-from .memory import StackTile, gather, load_element, load_vector
+from .memory import StackTile, gather, is_small_stride, load_element, load_vector
 from .peepholes import simpler
 from .position import Position
 
@@ -295,8 +294,11 @@ class ElementEvaluator:
 
     def _load(self, x: ir.Load, at: Position, t: TileType) -> LlvmValue:
         stride = self.lane_stride(x.pointer, at) if at.lanes else 0
-        if stride is None and is_split_load(self, x, at):
-            return load_halves(self, x, at, t.dtype)
+        if stride is None:
+            from .gathering import is_split_load, load_halves  # most loads are contiguous
+
+            if is_split_load(self, x, at):
+                return load_halves(self, x, at, t.dtype)
         mask = None if x.mask is None else self.operand(x.mask, at, t.shape, bool_)
         other = None if x.other is None else self.operand(x.other, at, t.shape, t.dtype)
         if stride == 0 and (mask is None or not mask.type.lanes):
@@ -319,6 +321,8 @@ class ElementEvaluator:
             existing = mask if existing is None else b.op("and", mask, existing)
         type = Type(vectors.memory_element(t.dtype), lanes)
         if stride is not None and mask is None and is_small_stride(stride, bytes):
+            from .gathering import load_strided
+
             raw = load_strided(b, self.evaluate(x.pointer, at.element, t.dtype), type, stride, bytes, at.active)
             return vectors.from_memory(b, raw, t.dtype)
         default = b.splat(dtype_constant(0, t.dtype) if other is None else other, lanes)
@@ -327,6 +331,8 @@ class ElementEvaluator:
             raw = load_vector(b, self.evaluate(x.pointer, at.element, t.dtype), type, existing, default, bytes)
         else:
             existing = constant(True, Type("i1", lanes)) if existing is None else existing
+            from .gathering import load_irregular
+
             raw = load_irregular(self, x.pointer, at, t, type, existing, default)
         return vectors.from_memory(b, raw, t.dtype)
 

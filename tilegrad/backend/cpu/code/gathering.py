@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ....ir import tile as ir
 from ....ir.dtype import DType
 from ....ir.tile_types import TileType
-from ..costs import MAX_STRIDE, MIN_PART_LANES, MIN_STRIDED_BYTES
+from ..costs import MIN_PART_LANES
 from ..emit import I64, Builder, LlvmValue, Type, constant, lane_constants
 from .memory import gather, load_vector
 from .position import Position, first_lanes
@@ -86,11 +86,6 @@ def load_halves(e: ElementEvaluator, x: ir.Load, at: Position, dtype: DType) -> 
 def _lanes_from(b: Builder, x: LlvmValue, first: int, count: int) -> LlvmValue:
     """Return some lanes of a vector, or the value of all lanes."""
     return b.shuffle(x, x, range(first, first + count)) if x.type.lanes else x
-
-
-def is_small_stride(stride: int, bytes: int) -> bool:
-    """Whether a stride is small enough to load everything between the first and last element."""
-    return stride not in (0, 1) and abs(stride) <= MAX_STRIDE and bytes >= MIN_STRIDED_BYTES
 
 
 def load_strided(b: Builder, address: LlvmValue, type: Type, stride: int, bytes: int, active: int | None) -> LlvmValue:

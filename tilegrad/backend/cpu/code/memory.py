@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ....ir.dtype import DType
 from .. import vectors
+from ..costs import MAX_STRIDE, MIN_STRIDED_BYTES
 from ..emit import I64, Builder, LlvmValue, Type, constant, dtype_constant
 from .position import Position, first_lanes
 
@@ -177,3 +178,8 @@ def scatter(b: Builder, address: LlvmValue, raw: LlvmValue, mask: LlvmValue | No
     name = f"llvm.masked.scatter.{raw.type.short}.{address.type.short}"
     b.declarations.setdefault(name, f"declare void @{name}({raw.type}, {address.type}, i32, {mask.type})")
     b.effect(f"call void @{name}({raw.type} {raw}, {address.type} {address}, i32 {bytes}, {mask.type} {mask})")
+
+
+def is_small_stride(stride: int, bytes: int) -> bool:
+    """Whether a stride is small enough to load everything between the first and last element."""
+    return stride not in (0, 1) and abs(stride) <= MAX_STRIDE and bytes >= MIN_STRIDED_BYTES
