@@ -54,6 +54,7 @@ def findings() -> list[ReportLine]:
         *_products(),
         _huge_pages(),
         _cache(),
+        _tier(),
         _knobs(),
         *_graphics(),
         _compiler(),
@@ -153,6 +154,17 @@ def _cache() -> ReportLine:
     advice = "" if os.access(folder, os.W_OK) else "not writable: set TILEGRAD_CACHE to a folder you may write to"
     limit = _bytes(settings().cache_bytes)
     return ReportLine("disk cache", f"{folder}: {len(sizes)} files, {_bytes(sum(sizes))} of at most {limit}", advice)
+
+
+def _tier() -> ReportLine:
+    """Tell what runs recorded work, outside of `jit`."""
+    chosen = settings()
+    rules = {
+        "counted": f"ready kernels until meeting {chosen.compile_at} of a structure (large ones: later), then compiled",
+        "compiled": "each structure is compiled at its first meeting (TILEGRAD_TIER=compiled)",
+        "interpreted": "ready kernels always, nothing is compiled as a whole (TILEGRAD_TIER=interpreted)",
+    }
+    return ReportLine("recorded work", rules[chosen.tier])
 
 
 def _knobs() -> ReportLine:
