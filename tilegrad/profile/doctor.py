@@ -153,7 +153,9 @@ def _cache() -> ReportLine:
         )
     advice = "" if os.access(folder, os.W_OK) else "not writable: set TILEGRAD_CACHE to a folder you may write to"
     limit = _bytes(settings().cache_bytes)
-    return ReportLine("disk cache", f"{folder}: {len(sizes)} files, {_bytes(sum(sizes))} of at most {limit}", advice)
+    return ReportLine(
+        "disk cache", f"{folder}: {len(sizes)} files, {_bytes(sum(sizes))} of at most {limit} for each kind", advice
+    )
 
 
 def _tier() -> ReportLine:
