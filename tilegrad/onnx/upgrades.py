@@ -1,4 +1,4 @@
-"""Rewrite nodes of older versions of the operators into nodes of newer ones, from version 7 on.
+"""Rewrite nodes of older versions of the operators into nodes of newer ones, from version 6 on.
 
 Clip(x) {min: 0, max: 6}        (version 6)   ->   lo = Constant 0; hi = Constant 6; Clip(x, lo, hi)
 Upsample(x, scales)             (version 9)   ->   Resize(x, "", scales) {coordinate_transformation_mode: asymmetric}
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from .messages import ATTRIBUTE_FIELDS, AttributeProto, NodeProto
 
-OLDEST, NEWEST = 7, 28
+OLDEST, NEWEST = 6, 28
 """Versions of the operators that are read."""
 Rewriting = Callable[[NodeProto], list[NodeProto]]
 TYPES = {field: number for number, field in ATTRIBUTE_FIELDS.items()}
@@ -85,14 +85,29 @@ def _grid_sample(node: NodeProto) -> list[NodeProto]:
     return [changed(node, node.input, made)]
 
 
+def _broadcasting(node: NodeProto) -> list[NodeProto]:
+    """Leave out that operands are broadcast, which they always are now; align the second one if there is an axis."""
+    axis = [a for a in node.attribute if a.name == "axis"]
+    (plain,) = _without("broadcast", "consumed_inputs", "axis")(node)
+    if not axis:
+        return [plain]
+    aligned = f"{node.output[0]}/aligned"
+    first, second = node.input
+    return [
+        NodeProto([first, second], [aligned], aligned, "AlignAxis", axis),
+        changed(plain, [first, aligned], plain.attribute),
+    ]
+
+
 AXES = Moved(("axes",))
+BROADCASTING = "Add And Div Equal Gemm Greater Less Mul Or Pow PRelu Sub Xor"
 REDUCTIONS = "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSumSquare"
 
 UPGRADES: dict[str, Sequence[tuple[int, Rewriting]]] = {
-    "BatchNormalization": [(9, _without("spatial"))],
+    "BatchNormalization": [(7, _without("is_test", "consumed_inputs")), (9, _without("spatial"))],
     "Clip": [(11, Moved(("min", "max")))],
     "DFT": [(20, Moved(("axis",), first=2))],
-    "Dropout": [(12, Moved(("ratio",)))],
+    "Dropout": [(7, _without("is_test", "consumed_inputs")), (12, Moved(("ratio",)))],
     "GridSample": [(20, _grid_sample)],
     "Pad": [(11, Moved(("pads", "value")))],
     "ReduceSum": [(13, AXES)],
@@ -106,6 +121,7 @@ UPGRADES: dict[str, Sequence[tuple[int, Rewriting]]] = {
     "Unsqueeze": [(13, AXES)],
     "Upsample": [(99, _upsample)],
     **{name: [(18, AXES)] for name in REDUCTIONS.split()},
+    **{name: [(7, _broadcasting)] for name in BROADCASTING.split()},
 }
 """Rewritings by operators: each is for versions before a number."""
 

@@ -12,6 +12,9 @@ from ...tensor import Tensor
 from ..rules import Function
 from ..values import Number
 
+BROADCASTING = 7
+"""The version of the operators from which on operands are broadcast as in numpy."""
+
 
 def div(a: Tensor, b: Tensor) -> Tensor:
     """Divide; integers are truncated."""
@@ -83,7 +86,10 @@ def leaky_relu(x: Tensor, *, alpha: float = 0.01) -> Tensor:
     return F.leaky_relu(x, alpha)
 
 
-def prelu(x: Tensor, slope: Tensor) -> Tensor:
+def prelu(x: Tensor, slope: Tensor, *, version: int = BROADCASTING) -> Tensor:
+    """Scale negative elements; of old versions there is a slope for each channel."""
+    if version < BROADCASTING and slope.dim() == 1:
+        slope = slope.reshape([-1] + [1] * (x.dim() - 2))
     return tg.where(x < 0, x * slope, x)
 
 

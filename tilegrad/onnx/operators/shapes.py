@@ -181,11 +181,18 @@ def reverse_sequence(x: Tensor, lengths: Ints, *, batch_axis: int = 1, time_axis
     return tg.gather(x, time_axis, index.expand(x.shape))
 
 
+def align_axis(x: Tensor, y: Tensor, *, axis: int) -> Tensor:
+    """Put axes of size 1 behind those of the second operand, so that its first axis meets the given one."""
+    axis = axis % x.dim()
+    return y.reshape([*y.shape, *[1] * (x.dim() - axis - y.dim())])
+
+
 def identity(x: Any) -> Any:
     return x
 
 
 RULES: dict[str, Function] = {
+    "AlignAxis": align_axis,
     "CenterCropPad": center_crop_pad,
     "Concat": concat,
     "DepthToSpace": depth_to_space,
