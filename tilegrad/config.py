@@ -74,7 +74,7 @@ ABOUT = {
     "threads": "threads of the CPU device; 0: one for each core that this process may use",
     "spin": "microseconds for which an idle worker thread stays awake, waiting for the next program",
     "cache": "folder for compiled kernels; empty: ~/.cache/tilegrad; off: compile anew in each process",
-    "cache_bytes": "size to which each kind of entry there is kept (512, 64M, 2G); what was not used for longest goes first",
+    "cache_bytes": "size of each kind of entry there (512, 64M, 2G): what was not used for longest goes first",
     "memory": "free CPU memory kept for reuse (bytes, 64M, 2G); 0: an eighth of the machine's",
     "huge_pages": "ask for pages of 2 MiB for large CPU buffers (1 or 0)",
     "vectors": "the widest vectors that code for x86 CPUs may use: sse, avx2 or avx512 (its first instructions: no "
