@@ -231,7 +231,7 @@ class Properties(Handle):
             state.trace.reformed(self, "detach_")
         if self._moves:
             raise GradientError("detach_: a view cannot be detached in place; take x.detach()")
-        self._value = sharing.detached(self.value)
+        self._value = sharing.detached(self.value if state.trace is not None else self.own_value())
         if self._base is not None:
             self._base.value = self._value
         return self
@@ -239,7 +239,7 @@ class Properties(Handle):
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Make it a leaf with or without gradients."""
         flag(requires_grad, "requires_grad_", "requires_grad")
-        value = self.value
+        value = self.value if state.trace is not None else self.own_value()
         if value.tracked == bool(requires_grad):
             return self
         if state.trace is not None:

@@ -93,7 +93,7 @@ class Tensor(Properties):
             given = data[0] if isinstance(data[0], Tensor) else made(data[0], dtype=get_default_dtype())
         else:
             given = empty(*data) if data else empty(0)
-        self._value = given.value
+        self._value = given.value if state.trace is not None else given.own_value()
         if state.trace is not None:
             state.trace.made(self)
 

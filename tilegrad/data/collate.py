@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentError, ShapeError
-from ..functions.creation import from_numpy, tensor
+from ..functions.creation import from_array, from_numpy, tensor
 from ..functions.declared import publish
 from ..functions.joining import stack
 from ..tensor import Tensor
 
 
-def as_tensors(sample: Any) -> Any:
-    """Convert arrays and numbers to tensors, within any nesting."""
+def as_tensors(sample: Any, share: Callable[[Any], Any]) -> Any:
+    """Convert arrays, by a function, and numbers to tensors, within any nesting."""
     match sample:
         case np.ndarray():
             if sample.dtype.kind in "OUSMm":
                 return sample
-            return from_numpy(np.ascontiguousarray(sample)) if sample.ndim else tensor(sample)
+            return share(np.ascontiguousarray(sample)) if sample.ndim else tensor(sample)
         case np.generic() | bool() | int() | float():
             return tensor(sample)
         case Mapping():
-            return {key: as_tensors(value) for key, value in sample.items()}
+            return {key: as_tensors(value, share) for key, value in sample.items()}
         case tuple() if hasattr(sample, "_fields"):
-            return type(sample)(*map(as_tensors, sample))
+            return type(sample)(*[as_tensors(value, share) for value in sample])
         case tuple() | list():
-            return type(sample)(as_tensors(value) for value in sample)
+            return type(sample)(as_tensors(value, share) for value in sample)
         case _:
             return sample
+
+
+def batch_of(made: Any) -> Any:
+    """Convert the arrays of a batch to tensors on their memory, which nobody else holds."""
+    return as_tensors(made, lambda array: from_array(array, "cpu", share=True))
 
 
 def default_convert(data: Any) -> Any:
@@ -41,7 +46,7 @@ def default_convert(data: Any) -> Any:
     """
     match data:
         case np.ndarray() | np.generic():
-            return as_tensors(data)
+            return as_tensors(data, from_numpy)
         case Mapping():
             return {key: default_convert(value) for key, value in data.items()}
         case tuple() if hasattr(data, "_fields"):
@@ -74,7 +79,7 @@ def default_collate(samples: Sequence[Any]) -> Any:
     >>> batch["x"].tolist(), batch["name"]
     ([1, 2], ['a', 'b'])
     """
-    return as_tensors(joined(samples))
+    return batch_of(joined(samples))
 
 
 def joined(samples: Sequence[Any]) -> Any:
@@ -134,4 +139,4 @@ def _numbers(samples: Sequence[Any]) -> np.ndarray[Any, Any]:
     return made.numpy()
 
 
-publish(globals(), internal=("as_tensors", "pinned", "joined"))
+publish(globals(), internal=("as_tensors", "batch_of", "pinned", "joined"))

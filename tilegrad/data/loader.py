@@ -9,9 +9,10 @@ from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, DataError, check_callable
+from ..functions.creation import from_numpy
 from ..random import initial_seed
 from ..runtime import events
-from .collate import as_tensors, joined, pinned
+from .collate import as_tensors, batch_of, joined, pinned
 from .dataset import Dataset, IterableDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 from .worker import WorkerPool, WorkerTask
@@ -143,7 +144,7 @@ class DataLoader:
                 made = make(item)
             except StopIteration:
                 return
-            yield as_tensors(made) if self.collate_fn is None else made
+            yield self._converted(made)
 
     def _ahead(self, wanted: Iterator[Any]) -> Iterator[Any]:
         seed = initial_seed() if self.generator is None else self.generator.initial_seed()
@@ -152,12 +153,19 @@ class DataLoader:
         try:
             # drawn from nothing: with workers the same order comes as without
             for made in pool.batches(wanted, (seed + self.epochs * 1_000_003) % 2**63):
-                yield as_tensors(made) if self.collate_fn is None else made
+                yield self._converted(made)
             finished = True
         finally:
             if pool is not self._pool or not finished:
                 pool.close()
             pool.taken.release()
+
+    def _converted(self, made: Any) -> Any:
+        """Convert arrays to tensors, unless the user's function has made the batch."""
+        if self.collate_fn is not None:
+            return made
+        is_batch = self.batch_size is not None or self.batch_sampler is not None
+        return batch_of(made) if is_batch else as_tensors(made, from_numpy)  # a sample is the data set's own
 
     def _idle_pool(self) -> WorkerPool:
         """Return workers for a loop; a nested loop over the same loader, or one in another thread, gets workers of its

@@ -18,7 +18,6 @@ from ..lazy.layout import (
     contiguous_format,
     formatted,
     has_format,
-    in_memory_order,
     lay,
     layout,
     like,
@@ -200,7 +199,9 @@ def _in_stored_order(x: Tensor) -> np.ndarray[Any, Any]:
     whole = x.base().current() if x._moves and x._strides is None else None
     if whole is None or whole.buffer is None or whole.dtype is not x._value.dtype:
         return _in_order(array_of(x), strides_of(x))
-    return _strided(array_of(handle_on(whole)), x)
+    from .exporting import strided_array
+
+    return strided_array(array_of(handle_on(whole)), x)
 
 
 def _in_order(array: np.ndarray[Any, Any], strides: Any) -> np.ndarray[Any, Any]:
@@ -209,15 +210,6 @@ def _in_order(array: np.ndarray[Any, Any], strides: Any) -> np.ndarray[Any, Any]
         return array
     order = sorted(range(array.ndim), key=lambda axis: -strides[axis])
     return np.ascontiguousarray(array.transpose(order)).transpose(inverse(tuple(order)))
-
-
-def _strided(memory: np.ndarray[Any, Any], x: Tensor) -> np.ndarray[Any, Any]:
-    """Return a view as an array on the memory of its whole storage."""
-    found: Any = layout(x)
-    shape: Any = x._value.shape
-    steps = [stride * memory.itemsize for stride in found.strides]
-    start = memory.reshape(-1)[found.offset :]
-    return np.lib.stride_tricks.as_strided(start, shape, steps, writeable=memory.flags.writeable)
 
 
 def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -229,21 +221,9 @@ def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.n
 
 def __dlpack__(self: Tensor, **options: Any) -> Any:
     """Export the memory as a DLPack capsule."""
-    from ..runtime.exposure import expose
+    from .exporting import dlpack_capsule
 
-    if self.value.dtype in (dtypes.bfloat16, *dtypes.FLOAT8):
-        raise DTypeError(f"DLPack by numpy does not know {self.value.dtype.name}; convert it: x.float()")
-    x = in_memory_order(self)
-    whole = x.base().current() if x._moves else x.value
-    if whole.dtype is not x._value.dtype:
-        x, whole = self, self.value
-    value = in_memory(handle_on(whole))
-    shared = device(value.device).view(value.buffer, value.dtype, value.shape)  # type: ignore[arg-type]
-    if shared is None:
-        raise DeviceError(f"the memory of {value.device} cannot be reached from here; copy it: x.cpu()")
-    expose(value.buffer)
-    shared = _strided(shared, x) if whole is not x.value else shared
-    return shared.__dlpack__(**{k: v for k, v in options.items() if k == "stream"})
+    return dlpack_capsule(self, options)
 
 
 def __dlpack_device__(self: Tensor) -> tuple[int, int]:
@@ -271,15 +251,9 @@ def is_contiguous(self: Tensor, memory_format: MemoryFormat = contiguous_format)
 
 def data_ptr(self: Tensor) -> int:
     """Return the address of the first element."""
-    from ..runtime.exposure import expose
+    from .exporting import address_of
 
-    x = in_memory_order(self)
-    if x is not self:
-        self.__dict__["in_order"] = x  # the address is good as long as the tensor is
-    value = in_memory(handle_on(x.base().current()) if x._moves else x)
-    expose(value.buffer)
-    offset: int = storage_offset(x) * x.value.dtype.bytes
-    return int(value.buffer.address) + offset
+    return address_of(self)
 
 
 publish(globals(), internal=("pinned", "is_pinned"))

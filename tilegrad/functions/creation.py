@@ -188,19 +188,20 @@ def asarray(
 def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
     """Create a tensor that shares the memory of an array and sees later writes to it.
 
-    It is seen by computations with it, too, that nobody has looked at before. An in-place operation gives the tensor
-    memory of its own, and leaves the array as it is. `tensor(array)` copies.
+    Operations compute with what the array holds when they are called. An in-place operation gives the tensor memory of
+    its own, and leaves the array as it is. `tensor(array)` copies.
     """
     if not isinstance(ndarray, np.ndarray):
         raise ArgumentError(f"from_numpy takes a numpy array, not {kind_of(ndarray)}; use tilegrad.tensor(...)")
-    from ..runtime.exposure import expose
+    from ..lazy.foreign_memory import share_memory  # loads the compiler
 
     array = _array(ndarray, None)
     order = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
     if array.flags.c_contiguous or not array.transpose(order).flags.c_contiguous:
         order = list(range(array.ndim))
     made = from_array(array.transpose(order), "cpu", share=True)
-    expose(made.value.buffer)
+    if (memory := made._value.buffer).shared:
+        share_memory(memory)
     return made if order == sorted(order) else view(made, partial(permute, axes=inverse(tuple(order))))
 
 

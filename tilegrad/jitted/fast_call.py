@@ -97,7 +97,7 @@ class _ProgramCall(GuardedCall):
         alone = f"not {x}._moves" if shared else f"{x}._base is None"
         strides = "is None" if kind.strides is None else f"== {self.bind('strides', kind.strides)}"
         self.guard(f"isinstance({x}, Tensor)", alone, f"{x}._strides {strides}")
-        value, type = self.let("v", f"{x}.value" if shared else f"{x}._value"), self.bind("T", kind.type)
+        value, type = self.let("v", f"{x}.own_value()" if shared else f"{x}._value"), self.bind("T", kind.type)
         self.guard(f"({value}.type is {type} or {value}.type == {type})", f"not {value}.tracked")
         memory = self.let("b", f"{value}.buffer")
         self.guard(f"{memory} is not None")

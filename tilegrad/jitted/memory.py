@@ -9,7 +9,7 @@ from typing import Any
 from ..functions.creation import tensor
 from ..ir.graph import Input, Value
 from ..lazy.evaluation import constant_memory
-from ..lazy.handle import Handle
+from ..lazy.handle import Handle, state
 from ..lazy.realize import realize
 from ..lazy.storage import Base
 from ..ops.broadcasting import Fill
@@ -147,7 +147,7 @@ class HostNumberInput(ProgramInput):
 
 def memory_of(x: Handle) -> DeviceBuffer:
     """Return the buffer of a tensor, computing its elements if needed."""
-    return memory_in(x.value)
+    return memory_in(x.value if x._moves or state.trace is not None else x.own_value())
 
 
 def memory_in(value: Value) -> DeviceBuffer:

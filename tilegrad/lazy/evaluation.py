@@ -103,7 +103,7 @@ def _take_pending() -> tuple[list[IndexCheck], list[Handle], list[Value], list[V
 
 def in_memory(x: Handle) -> Value:
     """Compute a tensor and return its value."""
-    value = x.value
+    value = x.value if state.trace is not None else x.own_value()
     return value if value.buffer is not None else compute(x)[0]
 
 

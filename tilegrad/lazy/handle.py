@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from weakref import WeakValueDictionary
 
 from ..errors import InPlaceError, ShapeError
@@ -89,6 +89,8 @@ class Surroundings:
 
     changes = 0
     """The number of its changes, which a compiled function compares before it reuses a program."""
+    read_foreign: ClassVar[Callable[[Handle, Value], Value] | None] = None
+    """Returns what an operation reads of a tensor, once foreign code may write to memory (`foreign_memory.py`)."""
 
 
 def is_tracing() -> bool:
@@ -157,6 +159,7 @@ class Handle:
     is_state = False
     """Whether it is a leaf, a buffer of a module or the state of an optimizer, and is not known to be in memory."""
     _seen: int = 0
+    _snapshot: Any = None  # what operations have read of memory that foreign code may write to (`foreign_memory.py`)
     _gradient: Tensor | StoredGradient | None = None
 
     @property
@@ -171,6 +174,8 @@ class Handle:
                 if self._region is not None and self._moves and value.__class__ is Input:
                     self._base.storage.seen_by(value)  # a copy of few elements, which is about to be recorded
         if not value.is_held:
+            if Surroundings.read_foreign is not None and state.trace is None:
+                return Surroundings.read_foreign(self, value)
             amend(value, is_held=True)
         return value
 
@@ -388,7 +393,7 @@ def handle_on(value: Value) -> Tensor:
 
 def view(whole: Handle, move: Move) -> Tensor:
     """Make a view of a tensor, on its storage."""
-    base, value = whole.base(), whole.value
+    base, value = whole.base(), whole.value if state.trace is not None else whole.own_value()
     made = shared(sharing.cut(value, (move,)))
     made._base = base if mode.enabled or not value.tracked else _unrecorded(base)
     made._moves = (*whole._moves, move)
