@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import tilegrad as tg
 from tilegrad import config
+from tilegrad.errors import CompileError
 from tilegrad.first_tier.decision import VALUES_PER_MEETING
+from tilegrad.lazy import realize
 from tilegrad.lazy.realize import compiled_programs
 
 
@@ -52,3 +55,46 @@ def test_jit_compiles_at_its_first_call() -> None:
     with config.changed(tier="interpreted"):
         f = tg.jit(lambda x: (x * 2).sum())
         assert f(tg.ones(5)).item() == 10.0
+
+
+@pytest.fixture
+def attempts(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The graphs whose compilation was tried, and failed."""
+    found: list[object] = []
+
+    def failing(graph: object) -> None:
+        found.append(graph)
+        raise CompileError("no program today")
+
+    monkeypatch.setattr(realize, "compile", failing)
+    return found
+
+
+def test_what_cannot_be_compiled_goes_on(attempts: list[object], recwarn: pytest.WarningsRecorder) -> None:
+    """The error is kept and told once, and compilation is not tried again."""
+    x = tg.tensor(np.arange(214, dtype=np.float32))
+    (x * 3).numpy()
+    with config.changed(tier="counted", compile_at=3):
+        sums = [(x * (2.0 + n)).maximum(x).sum().item() for n in range(6)]
+        steps = str(tg.explain((x * 2.0).maximum(x).sum()))
+    assert sums == [(2 + n) * 213 * 107 for n in range(6)]
+    assert [str(w.message).count("CompileError: no program today") for w in recwarn] == [len(attempts)] == [1]
+    assert "first tier: it could not be compiled: CompileError: no program today" in steps
+
+
+def test_a_fixed_tier_does_not_go_on(attempts: list[object]) -> None:
+    x = tg.tensor(np.arange(215, dtype=np.float32))
+    with config.changed(tier="compiled"), pytest.raises(CompileError, match="no program today"):
+        (x * 2.0).minimum(x).sum().item()
+    assert len(attempts) == 1
+
+
+def test_explain_tells_which_tier_runs_what_it_cannot_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(graph: object) -> None:
+        raise CompileError("no program today")
+
+    monkeypatch.setattr("tilegrad.compiler.compile", failing)
+    x = tg.tensor(np.arange(216, dtype=np.float32))
+    with config.changed(tier="counted"), pytest.raises(CompileError) as error:
+        tg.explain((x * 2.0).sum())
+    assert any("first tier: met 0 times" in note for note in error.value.__notes__)

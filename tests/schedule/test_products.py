@@ -7,6 +7,7 @@ import pytest
 
 from tests.checklist import checklist
 from tests.schedule.test_lowering import check
+from tilegrad.backend.cpu.costs import cpu_model
 from tilegrad.backend.cuda.costs import gpu_model
 from tilegrad.ir.dtype import bfloat16, float32
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
@@ -17,12 +18,14 @@ from tilegrad.ops.cast import cast
 from tilegrad.ops.contraction import Contract, matmul
 from tilegrad.ops.convolution import Convolve, ConvolveBack, ConvolveWeight
 from tilegrad.ops.exponential import exp
-from tilegrad.ops.movement import permute
+from tilegrad.ops.movement import Slice, permute
 from tilegrad.ops.sliding import Sliding
 from tilegrad.ops.trigonometric import tanh
 from tilegrad.schedule.assemble import assemble
+from tilegrad.schedule.contract import sides
 from tilegrad.schedule.flatten import flatten
 from tilegrad.schedule.fuse import fuse
+from tilegrad.schedule.matmul_tiles import blocks
 from tilegrad.schedule.merge_axes import as_matrix
 from tilegrad.schedule.products import MAX_ACCUMULATORS, totals
 
@@ -144,3 +147,19 @@ def test_large_operands_are_computed_before_where_units_fetch_them(side: int, ke
     assert len(fuse(graph).groups) == 1
     (product,) = [g for g in groups if g.kind == "contraction"]
     assert {v.dtype for v in product.reads()} == {bfloat16 if kernels == 3 else float32}
+
+
+def test_tiles_are_small_where_the_epilogue_reads_much() -> None:
+    """What it reads is on the stack meanwhile."""
+    extent, count = 528, 59
+    x, y = given("x y", extent, extent)
+    (other,) = given("other", extent + count, extent)
+    total: Value = matmul(x, y)
+    for n in range(count):
+        total = add(total, Slice(other, (n, 0), (1, 1), (extent, extent)))
+    target = cpu_model(2, 1 << 20)
+    (group,) = fuse(Graph((x, y, other), (total,)), target).groups
+    extents = sides(flatten(group), target).extents
+    tile, usual = blocks(extents, target), blocks(extents._replace(room=0), target)
+    assert extents.epilogue_bytes == 4 * (count + 1)
+    assert tile.size("m") * tile.size("n") <= extents.room < usual.size("m") * usual.size("n")

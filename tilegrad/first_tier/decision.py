@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Sequence
 
 from ..config import settings
@@ -18,6 +19,8 @@ class Meetings(threading.local):
     def __init__(self) -> None:
         self.counts: dict[int, int] = {}
         """By the hash of a structure's key: the key of a large graph is kept by its plan or program alone."""
+        self.failures: dict[int, str] = {}
+        """Why structures could not be compiled, by the same hash."""
 
 
 _meetings = Meetings()
@@ -43,9 +46,23 @@ def plan_for(key: Key, order: Sequence[Value], place: Device) -> FirstTierPlan |
     if _why_compiled(order, place):
         return None
     if knobs.tier == "counted" and _met(key) >= meetings_to_compile(len(order)):
-        forget_plan(key)
-        return None
+        if hash(key) not in _meetings.failures:
+            forget_plan(key)
+            return None
     return plan_of(key, order, place)
+
+
+def plan_despite(key: Key, order: Sequence[Value], place: Device, error: Exception) -> FirstTierPlan | None:
+    """Return the plan of a structure whose compilation failed, warn, and keep the error; None if the tier is fixed."""
+    if settings().tier != "counted" or _why_compiled(order, place):
+        return None
+    reason = f"{type(error).__name__}: {error}"
+    plan, failures = plan_of(key, order, place), _meetings.failures
+    if len(failures) >= MAX_COUNTED_STRUCTURES:
+        del failures[next(iter(failures))]
+    failures[hash(key)] = reason
+    warnings.warn(f"{len(order)} recorded values could not be compiled, and run one by one: {reason}", stacklevel=2)
+    return plan
 
 
 def _why_compiled(order: Sequence[Value], place: Device) -> str:
@@ -65,12 +82,14 @@ def _why_compiled(order: Sequence[Value], place: Device) -> str:
 def explain_tier(key: Key, order: Sequence[Value], place: Device) -> str:
     """Tell which tier would run a structure now, why, and by which steps; this is no meeting."""
     why, knobs, met = _why_compiled(order, place), settings(), _meetings.counts.get(hash(key), 0)
-    compiled_at = meetings_to_compile(len(order))
-    if not why and knobs.tier == "counted" and met + 1 >= compiled_at:
+    compiled_at, failure = meetings_to_compile(len(order)), _meetings.failures.get(hash(key))
+    if not why and not failure and knobs.tier == "counted" and met + 1 >= compiled_at:
         why = f"met {met} times before, compiled from meeting {compiled_at} on"
     if why:
         return f"compiled as one program: {why}"
     until = f"met {met} times before, compiled at meeting {compiled_at}"
+    if failure:
+        until = f"it could not be compiled: {failure}"
     plan = FirstTierPlan(key, order, place)
     return f"first tier: {until if knobs.tier == 'counted' else 'TILEGRAD_TIER=interpreted'}\n{plan}"
 

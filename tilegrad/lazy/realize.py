@@ -84,8 +84,14 @@ def _realize_on_one_device(wanted: list[Value]) -> None:
     with _lock:
         plan = None if settings().tier == "compiled" else _plan(key, order, numbers, place)
         if plan is None:
-            (compiled, runner), given = _program(key, order, numbers)
-        else:
+            try:
+                (compiled, runner), given = _program(key, order, numbers)
+            except Exception as e:
+                go_on = part("first_tier.decision", "plan_despite")
+                plan = None if go_on is None else go_on(key, order, place, e)
+                if plan is None:
+                    raise
+        if plan is not None:
             runner, given = plan.run, numbers
     if given:
         buffers += [place.from_host(np.asarray(v.value, v.dtype.numpy)) for v in given]

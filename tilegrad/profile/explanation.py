@@ -323,7 +323,13 @@ def of_tensors(tensors: Sequence[Tensor]) -> Explanation:
             "looked at, or explain the function that makes it: tilegrad.explain(fn, ...)"
         )
     graph, buffers = plain_graph(values, [])
-    return Explanation("tensor", compile(graph), lambda: buffers, {}, tier=_tier_of(values))
+    tier = _tier_of(values)
+    try:
+        return Explanation("tensor", compile(graph), lambda: buffers, {}, tier=tier)
+    except Exception as e:
+        if tier:
+            e.add_note(tier)
+        raise
 
 
 def _tier_of(values: Sequence[Value]) -> str:

@@ -30,6 +30,9 @@ from .instances import Lowered, declare_programs, extent_of, finished, kernel_na
 from .matmul_tiles import Extents, blocks
 from .products import SHORT_TYPES, free_indices, operands, precision_of, strided_operands
 
+MAX_EPILOGUE_TILE_BYTES = 8 << 20
+"""Bytes that the epilogue of a tile may read and write on a CPU: a good part of them is on the stack meanwhile."""
+
 
 class Accumulation(NamedTuple):
     accumulator: Name
@@ -68,9 +71,12 @@ def sides(flat: FlatGroup, target: TargetModel) -> Sides:
     outer_iterations = number_of(product(i.extent for i in flat.columns[:-1]))
     gaps, computed = flat.exists is not TRUE, not isinstance(pair[1], Read)
     known = Extents(m.extent, n.extent, k.extent, others, bits, len(sums), parts, products, across, outer_iterations)
-    extents = known._replace(gaps=gaps, computed=computed, epilogue_bytes=_epilogue_bytes(flat, m, n, k))
+    epilogue_bytes = _epilogue_bytes(flat, m, n, k)
     if target.shared_memory_bytes:
-        extents = extents._replace(room=_max_tile_elements(flat, m, n, k, target))
+        room = _max_tile_elements(flat, m, n, k, target)
+    else:
+        room = MAX_EPILOGUE_TILE_BYTES // epilogue_bytes if epilogue_bytes else 0
+    extents = known._replace(gaps=gaps, computed=computed, epilogue_bytes=epilogue_bytes, room=room)
     return Sides(m, n, k, sums, factors, extents)
 
 

@@ -145,6 +145,8 @@ def blocks(extents: Extents, target: TargetModel) -> Choice:
     m=128 n=256 k=64
     >>> print(blocks(Extents(4096, 6400, 16, epilogue_bytes=8), TargetModel()))
     m=32 n=3200 k=16
+    >>> print(blocks(Extents(1024, 1024, 1024, epilogue_bytes=400, room=20000), TargetModel()))
+    m=150 n=128 k=256
     """
     m, n, k, _others, *_ = extents
     limits = _limits_for_packing(extents, target)
@@ -166,6 +168,8 @@ def blocks(extents: Extents, target: TargetModel) -> Choice:
             k=depth,
         )
     pairs = _equal_pieces(m, n, limits, extents.sums if limits is target.matmul else 1)
+    if extents.room:
+        pairs = [(h, w) for h, w in pairs if h * w <= extents.room] or pairs[:1]
     height, width = min(pairs, key=lambda c: (_cycles(known, target, *c), -c[0] * c[1]))
     return chosen(m=_trimmed_height(height, m, limits), n=width, k=depth)
 
@@ -196,6 +200,7 @@ def _is_cpu_stream(extents: Extents) -> bool:
         and k * extents.outer_iterations <= MAX_CPU_STREAM_DEPTH
         and m >= CPU_STREAM_ROWS
         and m * n * extents.epilogue_bytes >= MIN_CPU_STREAM_BYTES
+        and (not extents.room or CPU_STREAM_ROWS * min(n, MAX_CPU_STREAM_COLUMNS) <= extents.room)
     )
 
 
