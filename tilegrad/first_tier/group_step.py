@@ -8,9 +8,11 @@ from typing import Any, Protocol
 from ..compiler import compile
 from ..ir.dtype import DType
 from ..ir.graph import TensorType, Value
+from ..ir.position import row_major
 from ..ir.scalar import Expr, Index, Position, Read, const
 from ..ops.base import Elementwise
 from ..ops.broadcasting import Fill
+from ..ops.movement import Cat
 from ..runtime.cache_pressure import shrinkers
 from ..runtime.device import Device
 from ..runtime.executable import Runner
@@ -45,6 +47,11 @@ class ReadyKernels(Protocol):
         sources: Sequence[StridedSource],
     ) -> Runner | None:
         """Return a runner for a pointwise expression of strided sources, or None if there is no template for it."""
+
+    def copies(self, type: TensorType, parts: Sequence[tuple[StridedSource, int]]) -> Runner | None:
+        """Return a runner that copies strided sources to slices of a result, each to a first element; None if another
+        road is faster.
+        """
 
     def product(self, value: Value, x: StridedSource, y: StridedSource) -> Runner | None:
         """Return a runner for a sum of products, or None if no kernel has its form."""
@@ -101,6 +108,10 @@ def _ready_step(recorded: RecordedStructure, group: NodeGroup, place: Device) ->
             return None
         run = kernels.product(value, _renumbered(x, number_of), _renumbered(y, number_of))
         return None if run is None else GroupStep(_label(recorded, group), "generic product", run)
+    parts = _copied_parts(recorded, group.roots[0])
+    run = kernels.copies(value.type, [(_renumbered(s, number_of), at) for s, at in parts]) if parts else None
+    if run is not None:
+        return GroupStep(_label(recorded, group), "copied", run)
     run = _pointwise(recorded, group, kernels, number_of)
     if run is not None:
         return GroupStep(_label(recorded, group), "interpreted", run)
@@ -109,6 +120,27 @@ def _ready_step(recorded: RecordedStructure, group: NodeGroup, place: Device) ->
     element = _ElementExpression(recorded, group, sources, number_of).at(group.roots[0], tuple(indices))
     run = kernels.elements(value.type, element, indices, sources)
     return None if run is None else GroupStep(_label(recorded, group), "interpreted", run)
+
+
+def _copied_parts(recorded: RecordedStructure, root: int) -> list[tuple[StridedSource, int]]:
+    """List the strided sources that a view or a concatenation copies, each with the place of its first element; empty
+    if a part is computed.
+    """
+    value, inputs = recorded.values[root], recorded.inputs[root]
+    sources = [recorded.sources[x] for x in inputs]
+    if is_view(value):
+        moved = None if sources[0] is None else view_of(value, sources[0])
+        return [] if moved is None or moved.item_bytes != value.dtype.bytes else [(moved, 0)]
+    if not isinstance(value, Cat):
+        return []
+    found, place = [], 0
+    step: Any = row_major(value.shape)[value.axis]
+    for source in sources:
+        if source is None:
+            return []
+        found.append((source, place))
+        place += source.shape[value.axis] * step
+    return found
 
 
 class _PointwiseExpression:

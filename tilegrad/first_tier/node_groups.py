@@ -16,6 +16,7 @@ from ..ir.graph import Graph, Input, TensorType, Value
 from ..ir.node import amend
 from ..ops.base import Elementwise
 from ..ops.broadcasting import Reduction, Reshape, StridedView
+from ..ops.movement import Cat
 from .strided_sources import IDENTITIES, StridedSource, stored_source, view_of
 
 Key: TypeAlias = tuple[Any, ...]
@@ -115,9 +116,9 @@ def _stored(recorded: RecordedStructure) -> list[bool]:
             elif is_view(value):
                 source = recorded.sources[recorded.inputs[number][0]]
                 recorded.sources[number] = found = None if source is None else view_of(value, source)
-                stored[number] = found is None and _is_multiplied(recorded, number)
+                stored[number] = found is None and _is_read_at_strides(recorded, number)
             elif is_generated(value):
-                stored[number] = _is_multiplied(recorded, number)
+                stored[number] = _is_read_at_strides(recorded, number)
             else:
                 stored[number] = not (
                     _is_fused_into_reader(recorded, number) or _is_repeated(recorded, number, stored, sizes[number])
@@ -128,9 +129,10 @@ def _stored(recorded: RecordedStructure) -> list[bool]:
     return stored
 
 
-def _is_multiplied(recorded: RecordedStructure, number: int) -> bool:
-    """Whether a value is an operand of a product, which reads it at strides."""
-    return any(recorded.values[reader].contracts for reader in recorded.readers[number])
+def _is_read_at_strides(recorded: RecordedStructure, number: int) -> bool:
+    """Whether a value is an operand of a product or a concatenation, which read memory at strides."""
+    readers = [recorded.values[n] for n in recorded.readers[number]]
+    return any(reader.contracts or isinstance(reader, Cat) for reader in readers)
 
 
 def _is_fused_into_reader(recorded: RecordedStructure, number: int) -> bool:

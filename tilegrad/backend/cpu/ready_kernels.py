@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ...ir.graph import TensorType, Value
 from ...ir.scalar import Expr, Index
@@ -13,6 +13,7 @@ from ...ops.product_form import product_forms
 from ...runtime.buffer import DeviceBuffer
 from ...runtime.executable import Runner
 from .buffer_factory import buffer_factory
+from .copies import SourceLayout, copies
 from .interpreter.loading import load
 from .interpreter.stages import StridedMemory
 from .interpreter.templates import ElementOf, bind_pointwise, merged_axes
@@ -23,16 +24,6 @@ if TYPE_CHECKING:
 
 MAX_ARENA_BYTES = 64 << 20
 """Bytes that a product may take of the arena, which never shrinks; a larger one allocates memory for each run."""
-
-
-class SourceLayout(Protocol):
-    """The elements of a source at strides (`first_tier/strided_sources.py`)."""
-
-    source: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int
-    item_bytes: int
 
 
 class CpuKernels:
@@ -82,6 +73,21 @@ class CpuKernels:
             return (out,)
 
         return pointwise
+
+    def copies(self, type: TensorType, parts: Sequence[tuple[SourceLayout, int]]) -> Runner | None:
+        """Return a runner that copies strided sources to slices of a result; None if the interpreter is faster."""
+        shape: Any = type.shape
+        copy = copies(parts, [prod(shape[n + 1 :]) for n in range(len(shape))])
+        if copy is None:
+            return None
+        make = buffer_factory(self.device, prod(shape) * type.dtype.bytes)
+
+        def copied(buffers: Sequence[DeviceBuffer]) -> tuple[DeviceBuffer, ...]:
+            out = make()
+            copy(buffers, out.address)
+            return (out,)
+
+        return copied
 
     def product(self, value: Value, x: SourceLayout, y: SourceLayout) -> Runner | None:
         """Return a runner for a sum of products, or None if no kernel has its form."""
