@@ -22,7 +22,7 @@ LAYERS: list[set[str]] = [
     {"first_tier"},
     {TENSOR, "lazy", "functions", "jitted", "amp", "autograd", "foreign"},
     {"nn", "optim", "data", "serialization"},
-    {"language", "simt", "custom"},
+    {"language", "simt", "custom", "saved"},
     {"viewer"},
     {"profile", "sparse", "distributed", "serve", "interop", "onnx"},
     {"logging", "memory", "profiler", "tensorboard", "testing", "utils", "torch"},

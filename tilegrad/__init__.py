@@ -55,6 +55,7 @@ _LAZY = {
     **dict.fromkeys(("get_float32_matmul_precision", "set_float32_matmul_precision"), "functions.autocasting"),
     **dict.fromkeys(("load", "load_safetensors", "save", "save_safetensors"), "serialization"),
     **dict.fromkeys(("cond", "scan", "while_loop"), "control"),
+    **dict.fromkeys(("export", "load_program"), "saved.exported"),
     "kernel": "language.kernel",
     "op": "custom.operator",
     **dict.fromkeys(("Config", "autotune", "cdiv", "heuristics", "next_power_of_2"), "language.tuning"),

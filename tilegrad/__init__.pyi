@@ -69,6 +69,8 @@ from tilegrad.profile.progress import progress as progress
 from tilegrad.runtime.device import Device as Device
 from tilegrad.runtime.device import device as device
 from tilegrad.runtime.device import devices as devices
+from tilegrad.saved.exported import export as export
+from tilegrad.saved.exported import load_program as load_program
 from tilegrad.serialization.checkpoint import load as load
 from tilegrad.serialization.checkpoint import save as save
 from tilegrad.serialization.safetensors import load_file as load_safetensors
@@ -171,6 +173,7 @@ __all__ = [
     "enable_grad",
     "errors",
     "explain",
+    "export",
     "first_nan",
     "float",
     "float16",
@@ -204,6 +207,7 @@ __all__ = [
     "linalg",
     "live_bytes",
     "load",
+    "load_program",
     "load_safetensors",
     "logging",
     "long",

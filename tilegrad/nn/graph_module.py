@@ -8,6 +8,8 @@ and each call records the ops of its graph anew, so that it is differentiated, j
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from inspect import Parameter as Argument
+from inspect import Signature
 from operator import attrgetter
 from typing import Any
 
@@ -27,7 +29,7 @@ from ..tree import LEAF, NOTHING, Tree, flatten, unflatten
 from .module import Module
 from .parameter import Parameter
 
-RANDOM = "random state"
+RANDOM = "$random"
 """Name of the graph's input that is the state of the default generator."""
 
 
@@ -158,6 +160,22 @@ class GraphModule(Module):
     def current_graph(self) -> NetworkGraph:
         """The graph of the mode that the module is in."""
         return self.training_graph if self.training and self.training_graph is not None else self.graph
+
+    @property
+    def signature(self) -> Signature:
+        """The arguments by name."""
+        return Signature([Argument(name, Argument.POSITIONAL_OR_KEYWORD) for name in self.graph.arguments])
+
+    @property
+    def unsaved(self) -> list[str]:
+        """The names of the buffers that are no part of the state."""
+        state = self.state_dict(keep_vars=True)
+        return [name for name in self.tensor_names if name not in state]
+
+    @property
+    def tensor_names(self) -> list[str]:
+        """The names of all tensors, also where one has several."""
+        return list(self.__dict__["_places"])
 
     def tensor(self, name: str) -> Tensor:
         """Return the tensor that a graph calls by this name."""

@@ -73,7 +73,7 @@ class _NetworkRecorder:
         self.state = _state(model)
         self.constants: dict[str, Tensor] = {}
         """Tensors that the module reads besides its own."""
-        signature = inspect.signature(model.forward)
+        signature = model.signature if isinstance(model, GraphModule) else inspect.signature(model.forward)
         try:
             self.bound = signature.bind(*args, **kwargs)
         except TypeError as problem:
@@ -137,7 +137,8 @@ class _NetworkRecorder:
             name = RANDOM if storage in random else self._constant(captured.base.current())
             new[x] = Input(x.type, name)
         made = self._plain([*outputs, *changed.values()], new)
-        read = dict.fromkeys(v for v in topological(made) if isinstance(v, Input) and v not in placeholders)
+        used = [*[x for v in topological(made) for x in v.inputs], *made]  # in the order of the printed lines
+        read = dict.fromkeys(v for v in used if isinstance(v, Input) and v not in placeholders)
         graph = Graph((*placeholders, *read), tuple(made if tracked else map(Detach, made)))
         return NetworkGraph(graph, self.arguments, plain(structure), tuple(changed), tuple(unequal.values()))
 

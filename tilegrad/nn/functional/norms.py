@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ...autograd.modes import no_grad
 from ...errors import ArgumentError, ShapeError
 from ...functions.autocasting import in_float32
 from ...functions.joining import pad
 from ...ir.dtype import DType, float32
+from ...lazy.handle import wrap
 from ...lazy.layout import keeping_format, row_by_row
+from ...ops.creation import size_number
 from ...tensor import Tensor
 
 EPSILONS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
@@ -73,7 +76,9 @@ def batch_norm(
         axes = (0, *range(2, input.dim()))
         result, mean, variance = _standard(x, axes, eps)
         if 0 not in input.shape:  # nothing has no mean: running statistics would be NaN from then on
-            count = input.numel() / channels
+            count: Any = input.numel() // channels
+            if not isinstance(count, int):  # it varies from call to call
+                count = wrap(size_number(count, variance.dtype, variance.device.name))
             _update(running_mean, lambda: mean.reshape(channels), momentum)
             _update(running_var, lambda: variance.reshape(channels) * (count / (count - 1)), momentum)
     elif running_mean is None or running_var is None:

@@ -1,0 +1,143 @@
+"""Exported programs compute what the model computes, in a process that has no source of it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tilegrad as tg
+from tests.nn.test_record import NETWORKS, _equal
+from tests.saved.networks import exported
+from tilegrad import nn
+from tilegrad.errors import ArgumentError, MissingFileError
+from tilegrad.nn import functional as F
+from tilegrad.nn import models
+from tilegrad.saved.exported import ExportedProgram, export, load_program
+
+IMAGES = {
+    "alexnet": lambda: (models.AlexNet(classes=4), (1, 1, 224, 224)),
+    "resnet": lambda: (models.ResNet18(classes=4, stem="small"), (2, 1, 32, 32)),
+}
+
+
+def _again(program: ExportedProgram, path: Path) -> ExportedProgram:
+    program.save(path / "net.tgp")
+    return load_program(path / "net.tgp")
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("name", NETWORKS)
+def test_loaded_programs_have_equal_bits(name: str, tmp_path: Path) -> None:
+    make, example, _ = NETWORKS[name]
+    tg.manual_seed(3)
+    model = make().eval()
+    program = export(model, example(3))
+    again = _again(program, tmp_path)
+    assert not again.training
+    with tg.no_grad():
+        state = {key: x.clone() for key, x in model.state_dict().items()}
+        wanted = tg.jit(model.__call__)(*example(3))
+        model.load_state_dict(state)
+        _equal(wanted, again(*example(3)))
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_large_networks(name: str, tmp_path: Path) -> None:
+    model, shape = IMAGES[name]()
+    model.eval()
+    x = tg.tensor(np.random.default_rng(0).standard_normal(shape).astype(np.float32))
+    again = _again(export(model, x, dynamic={"images": {0: "n"}}), tmp_path)
+    with tg.no_grad():
+        _equal(model(x), again(x), 1e-5)
+
+
+@pytest.mark.parametrize("name", ["lenet", "lstm", "batch norm", "containers"])
+def test_one_program_serves_all_sizes(name: str) -> None:
+    make, example, dynamic = NETWORKS[name]
+    tg.manual_seed(3)
+    model = make().eval()
+    program = export(model, example(3), dynamic=dynamic)
+    with tg.no_grad():
+        for n in (5, 2, 9):
+            _equal(model(*example(n)), program(*example(n)), 1e-5)
+    compiled = program.__dict__["_compiled"]
+    assert len(compiled.programs) == 1
+
+
+def test_it_is_trained_after_loading(tmp_path: Path) -> None:
+    """Each step gives the gradients and the running statistics of the model that was exported."""
+    make, example, dynamic = NETWORKS["batch norm"]
+    model = make().train()
+    again = _again(export(model, example(3), dynamic=dynamic), tmp_path).train()
+    x = example(6)
+    for net in (model, again):
+        optimizer = tg.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+        for step in range(3):
+            tg.manual_seed(step)
+            optimizer.zero_grad()
+            F.mse_loss(net(*x), tg.ones(6, 3, 3, 3)).backward()
+            optimizer.step()
+    _equal(model.state_dict(), again.state_dict(), 1e-5)
+    with tg.no_grad():
+        _equal(model.eval()(*x), again.eval()(*x), 1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "int64", "int8", "uint8", "bool_"])
+def test_elements_of_all_types_are_kept(dtype: str, tmp_path: Path) -> None:
+    class Holds(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("kept", tg.tensor([[1, 0, 3]]).to(getattr(tg, dtype)))
+            self.register_buffer("none", tg.zeros(0, 2, dtype=getattr(tg, dtype)))
+
+        def forward(self, x: tg.Tensor) -> tuple[tg.Tensor, ...]:
+            return x, self.kept.float() + x, self.none
+
+    x = tg.tensor([[1.0, 2.0, 3.0]])
+    model = Holds()
+    again = _again(export(model, x), tmp_path)
+    with tg.no_grad():
+        _equal(model(x), again(x))
+    assert again.kept.dtype is getattr(tg, dtype)
+
+
+def test_a_frozen_parameter_stays_frozen(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    model[0].requires_grad_(False)
+    again = _again(export(model, tg.ones(1, 2)), tmp_path)
+    assert [p.requires_grad for p in again.parameters()] == [False, False, True, True]
+
+
+SCRIPT = """
+import sys
+import numpy as np
+import tilegrad as tg
+program = tg.load_program("net.tgp")
+with tg.no_grad():
+    np.save("made.npy", program(np.load("x.npy")).numpy())
+assert not any(name.startswith(("tests", "tilegrad.nn.models")) for name in sys.modules)
+"""
+
+
+def test_a_fresh_process_needs_no_source_of_the_model(tmp_path: Path) -> None:
+    exported("lenet").save(tmp_path / "net.tgp")
+    x = np.random.default_rng(0).standard_normal((4, 1, 28, 28)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    subprocess.run([sys.executable, "-c", SCRIPT], cwd=tmp_path, check=True)
+    with tg.no_grad():
+        np.testing.assert_allclose(np.load(tmp_path / "made.npy"), exported("lenet")(x).numpy(), 1e-6, 1e-6)
+
+
+def test_an_exported_program_is_exported_again(tmp_path: Path) -> None:
+    net = exported("containers")
+    example = NETWORKS["containers"][1](3)
+    assert str(export(net, example, dynamic=NETWORKS["containers"][2])) == str(net)
+
+
+def test_what_is_no_model_or_no_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="a module is wanted, not function"):
+        export(lambda x: x, tg.ones(1))
+    with pytest.raises(MissingFileError):
+        load_program(tmp_path / "none.tgp")

@@ -1,0 +1,1 @@
+"""Save networks with their graphs, and run them without their Python source."""

@@ -1,0 +1,170 @@
+"""Export networks, run them without their Python source, and save and load them as one file.
+
+An exported network is a module on recorded graphs (`nn/graph_module.py`). Where nothing is recorded for gradients it
+runs as one compiled program for all sizes that vary; otherwise its ops are recorded, and it is trained like any module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import ArgumentError, ShapeError, TilegradError
+from ..functions.creation import ones, zeros
+from ..ir.graph import TensorType
+from ..ir.size import Size
+from ..jitted.function import Jitted
+from ..jitted.signature import CallArguments
+from ..jitted.specialised import Specialised
+from ..lazy.handle import mode, state
+from ..nn.graph_module import GraphModule, NetworkGraph
+from ..nn.module import Module
+from ..nn.parameter import Parameter
+from ..nn.record import recorded
+from ..serialization.files import File, Source
+from ..tensor import Tensor
+from . import program_file
+from .network_parser import parse_network
+from .network_printer import HEADER, Network, TensorDeclaration, network_of
+
+PROGRAM_NAME = "network"
+
+
+class ExportedProgram(GraphModule):
+    """A network that needs no Python source of the model.
+
+    It is called, trained and saved like any module; printed, it is its text form.
+    """
+
+    def __init__(self, graph: NetworkGraph, tensors: Mapping[str, Tensor], *more: Any) -> None:
+        super().__init__(graph, tensors, *more)
+        self.__dict__["_compiled"] = _CompiledNetwork(self)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if mode.enabled or state.trace is not None or self.current_graph.updates:
+            return super().forward(*args, **kwargs)
+        leaves = self.current_graph.leaves_of(args, kwargs)
+        self.current_graph.sizes_of(leaves)
+        return self.__dict__["_compiled"](*leaves)
+
+    def save(self, file: File) -> None:
+        """Write graph and tensors to one file; an existing file stays as it was until the new one is whole."""
+        program_file.write(file, self.network, {name: self.tensor(name) for name in self.tensor_names})
+
+    @property
+    def network(self) -> Network:
+        """The graphs and the names of the tensors; it prints as text that `load_program` reads."""
+        return network_of(self)
+
+    def __str__(self) -> str:
+        return str(self.network)
+
+
+class _CompiledNetwork(Jitted[..., Any]):
+    """The compiled form of a network: sizes that vary are symbols from the first call on."""
+
+    def __init__(self, network: ExportedProgram) -> None:
+        def call(*leaves: Tensor) -> Any:
+            graph = network.current_graph
+            arguments, rest = {}, iter(leaves)
+            for name, tree in graph.arguments.items():
+                arguments[name] = program_file.filled(tree, rest)
+            return GraphModule.forward(network, **arguments)
+
+        call.__name__ = call.__qualname__ = PROGRAM_NAME
+        super().__init__(call)
+        self.network = network
+
+    def _specialise(self, call: CallArguments) -> Specialised:
+        types = [x.value.type if isinstance(x, Tensor) else None for x in call.leaves]
+        symbolic: list[TensorType | None] = [x.type for x in self.network.current_graph.argument_inputs]
+        if symbolic != types and not any(_has_one(x, y) for x, y in zip(types, symbolic, strict=True)):
+            try:
+                made = self._traced(call, symbolic)
+            except (TilegradError, ValueError, TypeError, AssertionError):
+                return super()._specialise(call)  # some ops must know their sizes
+            self.programs.insert(0, made)
+            return made
+        return super()._specialise(call)
+
+
+def _has_one(type: TensorType | None, symbolic: TensorType | None) -> bool:
+    """Whether a size that varies is 1 in a call: symbols are larger."""
+    if type is None or symbolic is None:
+        return True
+    return any(isinstance(s, Size) and n == 1 for n, s in zip(type.shape, symbolic.shape, strict=True))
+
+
+def export(
+    model: Module,
+    example: Any,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic: Mapping[str, Any] | None = None,
+) -> ExportedProgram:
+    """Record a network as a graph with its tensors; `save` writes it to one file.
+
+    `example` is the tensor, or the tuple of arguments, that the network is called with once. `dynamic` names the sizes
+    that vary, by argument and axis. The tensors are shared with the model.
+
+    >>> import tilegrad as tg
+    >>> program = export(tg.nn.Linear(2, 1), tg.ones(3, 2), dynamic={"input": {0: "n"}})
+    >>> program(tg.ones(5, 2)).shape
+    (5, 1)
+    """
+    if not isinstance(model, Module):
+        raise ArgumentError(f"export: a module is wanted, not {type(model).__name__}")
+    args = tuple(example) if isinstance(example, (tuple, list)) else (example,)
+    net = recorded(model, args, kwargs, dynamic)
+    tensors = {name: net.tensor(name) for name in net.tensor_names}
+    made = ExportedProgram(net.graph, tensors, net.training_graph, net.unsaved)
+    return made.train(model.training)
+
+
+def load_program(file: File) -> ExportedProgram:
+    """Load an exported network: a saved program, or text that a person wrote. It is in evaluation mode.
+
+    Nothing in the file is executed. The tensors of a saved program are mapped: processes share their memory. Those of a
+    text are initialised anew: `uniform` is the default of matrices, `zeros` of vectors.
+    """
+    with Source(file) as source:
+        is_text = source.read(0, min(source.size, len(HEADER))) == HEADER.encode()
+        text = source.read(0, source.size) if is_text else b""
+        name = source.name
+    if is_text:
+        network = parse_network(program_file.decoded(text, name), name)
+        tensors = {n: initial(t) for n, t in network.tensors.items() if t.type is not None}
+    else:
+        network, tensors = program_file.read(file)
+    return program_of(network, tensors)
+
+
+def program_of(network: Network, tensors: Mapping[str, Tensor]) -> ExportedProgram:
+    """Put a network and its tensors together."""
+    made: dict[str, Tensor] = {}
+    for name, declared in network.tensors.items():
+        if declared.kind == "same":
+            made[name] = made[declared.same_as]
+        elif declared.kind in ("parameter", "frozen"):
+            made[name] = Parameter(tensors[name], declared.kind == "parameter")
+        else:
+            made[name] = tensors[name]
+    unsaved = [name for name, declared in network.tensors.items() if declared.kind == "unsaved"]
+    return ExportedProgram(network.graph, made, network.training_graph, unsaved).eval()
+
+
+def initial(declared: TensorDeclaration) -> Tensor:
+    """Make a tensor of a network that was written by hand: matrices uniform by the number of their inputs."""
+    type = declared.type
+    assert type is not None
+    shape: Any = type.shape
+    kind = declared.initial or ("uniform" if len(shape) > 1 and type.dtype.is_float else "zeros")
+    if kind != "uniform":
+        return (ones if kind == "ones" else zeros)(*shape, dtype=type.dtype, device=type.device)
+    fan_in = 1
+    for extent in shape[1:]:
+        fan_in *= extent
+    if not fan_in or not type.dtype.is_float:
+        raise ShapeError(f"a tensor {type} cannot be uniform by the number of its inputs")
+    bound = float(fan_in) ** -0.5
+    return zeros(*shape, dtype=type.dtype, device=type.device).uniform_(-bound, bound)
