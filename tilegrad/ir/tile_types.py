@@ -12,31 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import KernelError
+from . import tile as ir
 from .dtype import DTYPES, DType, bool_, float32, float64, int32, int64, uint64
 from .functions import FUNCTIONS, REDUCERS
 from .node import Structure
 from .precision import PRECISIONS
-from .tile import (
-    Apply,
-    Arange,
-    Bitcast,
-    BroadcastTo,
-    Cast,
-    Dot,
-    ExpandDims,
-    Full,
-    GatherAlongAxis,
-    Literal,
-    Load,
-    Name,
-    NumPrograms,
-    ProgramId,
-    Reduce,
-    Reshape,
-    Scan,
-    Tile,
-    Trans,
-)
 
 _KINDS = {d: {"bool": "b", "float": "f"}.get(d.kind, "i") for d in DTYPES}
 _KIND_NAMES = {"b": "bool", "i": "integers", "f": "floats"}
@@ -45,7 +25,7 @@ _KIND_NAMES = {"b": "bool", "i": "integers", "f": "floats"}
 class Refused(KernelError):
     """A tile expression that has no type. The caller adds the location."""
 
-    def __init__(self, reason: str, tile: Tile | None = None) -> None:
+    def __init__(self, reason: str, tile: ir.Tile | None = None) -> None:
         super().__init__(reason)
         self.reason, self.tile = reason, tile
 
@@ -71,10 +51,10 @@ class Types:
 
     def __init__(self, variables: dict[str, TileType]) -> None:
         self.variables = variables
-        self.known: dict[int, tuple[Tile, TileType]] = {}
+        self.known: dict[int, tuple[ir.Tile, TileType]] = {}
         """Cached types by the identity of the expression, which is kept alive here."""
 
-    def of(self, tile: Tile) -> TileType:
+    def of(self, tile: ir.Tile) -> TileType:
         """Return the type of an expression; of a literal, its default type."""
         found = self.known.get(id(tile))
         if found is not None:
@@ -83,24 +63,24 @@ class Types:
         self.known[id(tile)] = (tile, made)
         return made
 
-    def arguments(self, apply: Apply) -> DType:
+    def arguments(self, apply: ir.Apply) -> DType:
         """Return the dtype to which the arguments of a function are promoted (of `where`: its two values).
 
         Literal arguments take this dtype too. For pointers it is the dtype of their offsets.
         """
         args = apply.args[1:] if apply.fn == "where" else apply.args
-        types = [self.of(a) for a in args if type(a) is not Literal]
+        types = [self.of(a) for a in args if type(a) is not ir.Literal]
         offsets = [t.dtype for t in types if not t.pointer]
         if len(offsets) < len(types):
             return offsets[0] if offsets else self.of(args[-1]).dtype
         return self.meet(apply, args)
 
-    def meet(self, whole: Tile, args: tuple[Tile, ...]) -> DType:
+    def meet(self, whole: ir.Tile, args: tuple[ir.Tile, ...]) -> DType:
         """Promote the dtypes of several operands; integers of different widths become the wider."""
         dtype: DType | None = None
-        literals: list[Literal] = []
+        literals: list[ir.Literal] = []
         for a in args:
-            if type(a) is Literal:
+            if type(a) is ir.Literal:
                 literals.append(a)
                 continue
             other = self.of(a).dtype
@@ -109,7 +89,7 @@ class Types:
                 continue
             wider = wider_integer(dtype, other)
             if wider is None:
-                shown = " and ".join(f"`{x}` is {self.of(x)}" for x in args if type(x) is not Literal)
+                shown = " and ".join(f"`{x}` is {self.of(x)}" for x in args if type(x) is not ir.Literal)
                 raise Refused(f"{shown}: convert one of them with .to(...)", whole)
             dtype = wider
         if dtype is None:
@@ -118,9 +98,9 @@ class Types:
             fit_literal(x, dtype)
         return dtype
 
-    def takes(self, x: Tile, dtype: DType, role: str) -> tuple[int, ...]:
+    def takes(self, x: ir.Tile, dtype: DType, role: str) -> tuple[int, ...]:
         """Return the shape of an operand that must have a given dtype (a literal takes it)."""
-        if type(x) is Literal:
+        if type(x) is ir.Literal:
             fit_literal(x, dtype)
             return ()
         found = self.number(x)
@@ -128,7 +108,7 @@ class Types:
             raise Refused(f"{role} `{x}` is {found}, and not {dtype}: convert it with .to({dtype_text(dtype)})", x)
         return found.shape
 
-    def number(self, x: Tile) -> TileType:
+    def number(self, x: ir.Tile) -> TileType:
         """Return the type of an operand that must not be a pointer."""
         found = self.of(x)
         if found.pointer:
@@ -146,7 +126,7 @@ def wider_integer(x: DType, y: DType) -> DType | None:
     return signed if signed.bits > unsigned.bits else None
 
 
-def literal_dtype(x: Literal) -> DType:
+def literal_dtype(x: ir.Literal) -> DType:
     """Return the default dtype of a literal."""
     match x.value:
         case bool():
@@ -161,7 +141,7 @@ def literal_dtype(x: Literal) -> DType:
     raise Refused(f"a literal is an int, a float or a bool, and not {type(x.value).__name__}", x)
 
 
-def fit_literal(x: Literal, dtype: DType) -> None:
+def fit_literal(x: ir.Literal, dtype: DType) -> None:
     """Reject a literal that the dtype cannot represent."""
     kind = type(x.value)
     if kind is bool:
@@ -174,7 +154,7 @@ def fit_literal(x: Literal, dtype: DType) -> None:
         raise Refused(f"the literal {x} is no value of {dtype}", x)
 
 
-def _meeting_literals(literals: list[Literal]) -> DType:
+def _meeting_literals(literals: list[ir.Literal]) -> DType:
     dtypes = [literal_dtype(x) for x in literals]
     if float32 in dtypes and bool_ not in dtypes:
         return float32
@@ -185,7 +165,7 @@ def _meeting_literals(literals: list[Literal]) -> DType:
     return dtypes[0]
 
 
-def broadcast(whole: Tile, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+def broadcast(whole: ir.Tile, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     """Broadcast shapes as in numpy."""
     result = shapes[0]
     for shape in shapes[1:]:
@@ -216,13 +196,13 @@ def dtype_text(dtype: DType) -> str:
     return "tl.int1" if dtype is bool_ else f"tl.{dtype.name}"
 
 
-def _static_shape(shape: tuple[int, ...], whole: Tile) -> tuple[int, ...]:
+def _static_shape(shape: tuple[int, ...], whole: ir.Tile) -> tuple[int, ...]:
     if not all(type(extent) is int and extent >= 1 for extent in shape):
         raise Refused(f"the extents of a tile are positive numbers, and not {list(shape)}", whole)
     return shape
 
 
-def _axis(axis: int, rank: int, whole: Tile) -> int:
+def _axis(axis: int, rank: int, whole: ir.Tile) -> int:
     if not 0 <= axis < rank:
         raise Refused(f"axis {axis} in `{whole}`: the tile has {rank} axes", whole)
     return axis
@@ -231,26 +211,26 @@ def _axis(axis: int, rank: int, whole: Tile) -> int:
 # One rule for each class of expression.
 
 
-def _name(types: Types, x: Name) -> TileType:
+def _name(types: Types, x: ir.Name) -> TileType:
     found = types.variables.get(x.name)
     if found is None:
         raise Refused(f"there is no variable `{x.name}`", x)
     return found
 
 
-def _program(types: Types, x: ProgramId | NumPrograms) -> TileType:
+def _program(types: Types, x: ir.ProgramId | ir.NumPrograms) -> TileType:
     if x.axis not in (0, 1, 2):
         raise Refused(f"a grid has axes 0, 1 and 2, and no axis {x.axis}", x)
     return TileType(int32)
 
 
-def _arange(types: Types, x: Arange) -> TileType:
+def _arange(types: Types, x: ir.Arange) -> TileType:
     if not int32.min <= x.start < x.stop <= int32.max:
         raise Refused(f"`{x}` must have at least one element, all of them int32", x)
     return TileType(int32, (x.stop - x.start,))
 
 
-def _load(types: Types, x: Load) -> TileType:
+def _load(types: Types, x: ir.Load) -> TileType:
     pointer = pointer_type(types, x.pointer)
     mask_fits(types, x.mask, pointer)
     if x.other is not None:
@@ -262,7 +242,7 @@ def _load(types: Types, x: Load) -> TileType:
     return TileType(pointer.dtype, pointer.shape)
 
 
-def pointer_type(types: Types, x: Tile) -> TileType:
+def pointer_type(types: Types, x: ir.Tile) -> TileType:
     """Return the type of an expression that must be a pointer."""
     found = types.of(x)
     if not found.pointer:
@@ -270,7 +250,7 @@ def pointer_type(types: Types, x: Tile) -> TileType:
     return found
 
 
-def mask_fits(types: Types, mask: Tile | None, pointer: TileType) -> None:
+def mask_fits(types: Types, mask: ir.Tile | None, pointer: TileType) -> None:
     """Reject a mask that does not broadcast to the shape of its pointers."""
     if mask is None:
         return
@@ -279,7 +259,7 @@ def mask_fits(types: Types, mask: Tile | None, pointer: TileType) -> None:
         raise Refused(f"the mask `{mask}` of shape {list(shape)} does not fit pointers of {list(pointer.shape)}", mask)
 
 
-def _apply(types: Types, x: Apply) -> TileType:
+def _apply(types: Types, x: ir.Apply) -> TileType:
     function = FUNCTIONS.get(x.fn)
     if function is None or function.result == "given" or not function.in_kernels:
         raise Refused(f"there is no function {x.fn!r}", x)
@@ -299,7 +279,7 @@ def _apply(types: Types, x: Apply) -> TileType:
     return TileType(bool_ if function.result == "bool" else dtype, shape)
 
 
-def _moved_pointer(x: Apply, found: list[TileType], shape: tuple[int, ...]) -> TileType:
+def _moved_pointer(x: ir.Apply, found: list[TileType], shape: tuple[int, ...]) -> TileType:
     pointers = [t for t in found if t.pointer]
     offsets = [t for t in found if not t.pointer]
     forward = x.fn == "add" or (x.fn == "sub" and found[0].pointer)
@@ -308,24 +288,24 @@ def _moved_pointer(x: Apply, found: list[TileType], shape: tuple[int, ...]) -> T
     return TileType(pointers[0].dtype, shape, pointer=True)
 
 
-def _cast(types: Types, x: Cast) -> TileType:
+def _cast(types: Types, x: ir.Cast) -> TileType:
     return TileType(x.dtype, types.number(x.x).shape)
 
 
-def _bitcast(types: Types, x: Bitcast) -> TileType:
+def _bitcast(types: Types, x: ir.Bitcast) -> TileType:
     found = types.number(x.x)
     if found.dtype.bits != x.dtype.bits or bool_ in (found.dtype, x.dtype):
         raise Refused(f"`{x.x}` is {found}: its bits cannot be read as {x.dtype}", x)
     return TileType(x.dtype, found.shape)
 
 
-def _full(types: Types, x: Full) -> TileType:
+def _full(types: Types, x: ir.Full) -> TileType:
     if types.takes(x.value, x.dtype, "the value"):
         raise Refused(f"tl.full takes one number, and `{x.value}` has shape {list(types.of(x.value).shape)}", x)
     return TileType(x.dtype, _static_shape(x.shape, x))
 
 
-def _expand(types: Types, x: ExpandDims) -> TileType:
+def _expand(types: Types, x: ir.ExpandDims) -> TileType:
     found = types.of(x.x)
     rank = len(found.shape) + len(x.axes)
     if sorted(set(x.axes)) != list(x.axes) or not all(0 <= axis < rank for axis in x.axes):
@@ -334,41 +314,41 @@ def _expand(types: Types, x: ExpandDims) -> TileType:
     return TileType(found.dtype, tuple([1 if n in x.axes else next(rest) for n in range(rank)]), found.pointer)
 
 
-def _broadcast_to(types: Types, x: BroadcastTo) -> TileType:
+def _broadcast_to(types: Types, x: ir.BroadcastTo) -> TileType:
     found = types.of(x.x)
     if not spreads(found.shape, _static_shape(x.shape, x)):
         raise Refused(f"`{x.x}` of shape {list(found.shape)} does not broadcast to {list(x.shape)}", x)
     return TileType(found.dtype, x.shape, found.pointer)
 
 
-def _reshape(types: Types, x: Reshape) -> TileType:
+def _reshape(types: Types, x: ir.Reshape) -> TileType:
     found = types.of(x.x)
     if math.prod(found.shape) != math.prod(_static_shape(x.shape, x)):
         raise Refused(f"`{x.x}` of shape {list(found.shape)} cannot be reshaped to {list(x.shape)}", x)
     return TileType(found.dtype, x.shape, found.pointer)
 
 
-def _trans(types: Types, x: Trans) -> TileType:
+def _trans(types: Types, x: ir.Trans) -> TileType:
     found = types.of(x.x)
     if sorted(x.permutation) != list(range(len(found.shape))):
         raise Refused(f"{list(x.permutation)} is no order of the {len(found.shape)} axes of `{x.x}`", x)
     return TileType(found.dtype, tuple([found.shape[n] for n in x.permutation]), found.pointer)
 
 
-def _reduce(types: Types, x: Reduce) -> TileType:
+def _reduce(types: Types, x: ir.Reduce) -> TileType:
     found = _reducible(types, x)
     shape = found.shape[: x.axis] + found.shape[x.axis + 1 :]
     return TileType(int32 if x.fn.startswith("arg") else found.dtype, shape)
 
 
-def _scan(types: Types, x: Scan) -> TileType:
+def _scan(types: Types, x: ir.Scan) -> TileType:
     found = _reducible(types, x)
     if not REDUCERS[x.fn].scan:
         raise Refused(f"{x.fn} cannot run along an axis", x)
     return found
 
 
-def _reducible(types: Types, x: Reduce | Scan) -> TileType:
+def _reducible(types: Types, x: ir.Reduce | ir.Scan) -> TileType:
     if x.fn not in REDUCERS:
         raise Refused(f"{x.fn} cannot run over an axis: {', '.join(REDUCERS)} can", x)
     found = types.number(x.x)
@@ -384,7 +364,7 @@ def dot_dtype(dtype: DType) -> DType:
     return float64 if dtype is float64 else float32 if dtype.is_float else int32
 
 
-def _dot(types: Types, x: Dot) -> TileType:
+def _dot(types: Types, x: ir.Dot) -> TileType:
     left, right = types.number(x.x), types.number(x.y)
     if left.dtype is not right.dtype:
         raise Refused(f"`{x.x}` is {left} and `{x.y}` is {right}: convert one of them with .to(...)", x)
@@ -400,7 +380,7 @@ def _dot(types: Types, x: Dot) -> TileType:
     return result
 
 
-def _gather(types: Types, x: GatherAlongAxis) -> TileType:
+def _gather(types: Types, x: ir.GatherAlongAxis) -> TileType:
     found, index = types.number(x.x), types.number(x.index)
     _axis(x.axis, len(found.shape), x)
     if not index.dtype.is_integer:
@@ -417,22 +397,22 @@ def _gather(types: Types, x: GatherAlongAxis) -> TileType:
 
 
 _RULES: dict[type, Callable[[Types, Any], TileType]] = {
-    Name: _name,
-    Literal: lambda types, x: TileType(literal_dtype(x)),
-    ProgramId: _program,
-    NumPrograms: _program,
-    Arange: _arange,
-    Load: _load,
-    Apply: _apply,
-    Cast: _cast,
-    Bitcast: _bitcast,
-    Full: _full,
-    ExpandDims: _expand,
-    BroadcastTo: _broadcast_to,
-    Reshape: _reshape,
-    Trans: _trans,
-    Reduce: _reduce,
-    Scan: _scan,
-    Dot: _dot,
-    GatherAlongAxis: _gather,
+    ir.Name: _name,
+    ir.Literal: lambda types, x: TileType(literal_dtype(x)),
+    ir.ProgramId: _program,
+    ir.NumPrograms: _program,
+    ir.Arange: _arange,
+    ir.Load: _load,
+    ir.Apply: _apply,
+    ir.Cast: _cast,
+    ir.Bitcast: _bitcast,
+    ir.Full: _full,
+    ir.ExpandDims: _expand,
+    ir.BroadcastTo: _broadcast_to,
+    ir.Reshape: _reshape,
+    ir.Trans: _trans,
+    ir.Reduce: _reduce,
+    ir.Scan: _scan,
+    ir.Dot: _dot,
+    ir.GatherAlongAxis: _gather,
 }

@@ -13,34 +13,8 @@ from math import prod
 from typing import NamedTuple
 
 from ..backend.reference.positions import position_parts
+from ..ir import tile as ir
 from ..ir.dtype import FLOAT8, DType, bool_, float32, int16, int32, int64, uint8
-from ..ir.tile import (
-    Apply,
-    Assert,
-    Assign,
-    Atomic,
-    Bitcast,
-    BroadcastTo,
-    Cast,
-    For,
-    GatherAlongAxis,
-    If,
-    Kernel,
-    Literal,
-    Load,
-    Name,
-    NumPrograms,
-    Print,
-    ProgramId,
-    Reduce,
-    Reshape,
-    Statement,
-    Store,
-    Tile,
-    TileParameter,
-    While,
-    parts,
-)
 from ..ir.tile_access import roots, statements, walk
 from ..ir.tile_types import Types
 from ..tiles.pointers import PointedElement, PointerAnalysis, Unsupported
@@ -67,7 +41,7 @@ class CheckOptions(NamedTuple):
 class CheckedAccess(NamedTuple):
     """A checked access; `wrong` describes the faults that it can have."""
 
-    statement: Statement
+    statement: ir.Statement
     wrong: str
     nan: bool = False
 
@@ -75,26 +49,29 @@ class CheckedAccess(NamedTuple):
 class InstrumentedKernel(NamedTuple):
     """An instrumented kernel; `sites` are in the order of the entries of `faults`."""
 
-    kernel: Kernel
+    kernel: ir.Kernel
     sites: tuple[CheckedAccess, ...]
     extents: tuple[str, ...]
     watch: CheckOptions
 
 
-def instrument(kernel: Kernel, types: Types, watch: CheckOptions) -> InstrumentedKernel:
+def instrument(kernel: ir.Kernel, types: Types, watch: CheckOptions) -> InstrumentedKernel:
     """Instrument a kernel; raises Unsupported where its pointers cannot be followed."""
     maker = _Instrumenter(kernel, types, watch)
     maker.block(kernel.body, maker.body)
     pointers = tuple([p.name for p in kernel.parameters if p.pointer])
-    extra = [TileParameter(f"{n}_extent{maker.tail}", int64, False) for n in pointers]
-    extra += [TileParameter(f"{n}_written{maker.tail}", int32) for n in sorted(watch.unwritten)]
-    extra += [TileParameter(f"{n}_inside{maker.tail}", uint8) for n in sorted(watch.holed)]
-    extra.append(TileParameter(f"faults{maker.tail}", int64))
+    extra = [ir.TileParameter(f"{n}_extent{maker.tail}", int64, False) for n in pointers]
+    extra += [ir.TileParameter(f"{n}_written{maker.tail}", int32) for n in sorted(watch.unwritten)]
+    extra += [ir.TileParameter(f"{n}_inside{maker.tail}", uint8) for n in sorted(watch.holed)]
+    extra.append(ir.TileParameter(f"faults{maker.tail}", int64))
     body = tuple(maker.body)
     if watch.ordered:
-        extra += [TileParameter(f"order{maker.tail}", int32), *[TileParameter(n, int32, False) for n in maker.programs]]
+        extra += [
+            ir.TileParameter(f"order{maker.tail}", int32),
+            *[ir.TileParameter(n, int32, False) for n in maker.programs],
+        ]
         body = maker.run_in_order(body)
-    made = Kernel(f"{kernel.name}_checked", (*kernel.parameters, *extra), body, kernel.origin)
+    made = ir.Kernel(f"{kernel.name}_checked", (*kernel.parameters, *extra), body, kernel.origin)
     return InstrumentedKernel(made, tuple(maker.sites), pointers, watch)
 
 
@@ -110,24 +87,24 @@ def decode_fault(word: int) -> tuple[int, int]:
 class _Instrumenter(PointerAnalysis):
     """Builds the instrumented kernel; `here` is the statement list being filled."""
 
-    def __init__(self, kernel: Kernel, types: Types, watch: CheckOptions) -> None:
+    def __init__(self, kernel: ir.Kernel, types: Types, watch: CheckOptions) -> None:
         every = list(statements(kernel.body))
         self.known = set(types.variables)
         bases = {p.name: p.name for p in kernel.parameters if p.pointer}
         super().__init__(types, bases, _index_variables(kernel), _name_suffix(self.known))
         self.watch = watch
-        self.locks = any(isinstance(s, Atomic) and s.fn in ("cas", "xchg") for s in every)
+        self.locks = any(isinstance(s, ir.Atomic) and s.fn in ("cas", "xchg") for s in every)
         self.sites: list[CheckedAccess] = []
-        self.loads: dict[int, tuple[Tile, Name]] = {}
+        self.loads: dict[int, tuple[ir.Tile, ir.Name]] = {}
         self.program = [self.name(f"program_{axis}") for axis in range(3)]
         self.programs = [f"programs_{axis}{self.tail}" for axis in range(3)]
-        one, two, three = (Cast(self.value(ProgramId(axis)), int64) for axis in range(3))
-        wide, high = (Cast(self.value(NumPrograms(axis)), int64) for axis in range(2))
+        one, two, three = (ir.Cast(self.value(ir.ProgramId(axis)), int64) for axis in range(3))
+        wide, high = (ir.Cast(self.value(ir.NumPrograms(axis)), int64) for axis in range(2))
         number = (three * high + two) * wide + one
         self.number, self.tainted = self.name("number"), self.name("tainted")
-        self.body: list[Statement] = [Assign(self.number, number)]
+        self.body: list[ir.Statement] = [ir.Assign(self.number, number)]
         if watch.loaded:
-            self.body.append(Assign(self.tainted, Literal(False)))
+            self.body.append(ir.Assign(self.tainted, ir.Literal(False)))
         self.here = self.body
 
     def name(self, hint: str) -> str:
@@ -138,18 +115,18 @@ class _Instrumenter(PointerAnalysis):
         self.known.add(made)
         return made
 
-    def run_in_order(self, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    def run_in_order(self, body: tuple[ir.Statement, ...]) -> tuple[ir.Statement, ...]:
         """Run the work of all programs in sequence inside one program."""
-        wide, high, deep = (Name(n) for n in self.programs)
+        wide, high, deep = (ir.Name(n) for n in self.programs)
         iteration, which = self.name("turn"), self.name("which")
-        places = (Name(which) % wide, Name(which) // wide % high, Name(which) // (wide * high))
-        start = [Assign(which, Load(Name(f"order{self.tail}") + Name(iteration)))]
-        start += [Assign(n, place) for n, place in zip(self.program, places, strict=True)]
-        return (For(iteration, Literal(0), wide * high * deep, Literal(1), (*start, *body)),)
+        places = (ir.Name(which) % wide, ir.Name(which) // wide % high, ir.Name(which) // (wide * high))
+        start = [ir.Assign(which, ir.Load(ir.Name(f"order{self.tail}") + ir.Name(iteration)))]
+        start += [ir.Assign(n, place) for n, place in zip(self.program, places, strict=True)]
+        return (ir.For(iteration, ir.Literal(0), wide * high * deep, ir.Literal(1), (*start, *body)),)
 
     # --- statements ------------------------------------------------------------------------------
 
-    def block(self, body: tuple[Statement, ...], into: list[Statement]) -> None:
+    def block(self, body: tuple[ir.Statement, ...], into: list[ir.Statement]) -> None:
         outer, self.here = self.here, into
         for statement in body:
             self.loads = {}
@@ -157,57 +134,57 @@ class _Instrumenter(PointerAnalysis):
             self.here.extend(self.statement(statement))
         self.here = outer
 
-    def inner(self, body: tuple[Statement, ...]) -> list[Statement]:
-        made: list[Statement] = []
+    def inner(self, body: tuple[ir.Statement, ...]) -> list[ir.Statement]:
+        made: list[ir.Statement] = []
         self.block(body, made)
         return made
 
-    def statement(self, s: Statement) -> list[Statement]:
+    def statement(self, s: ir.Statement) -> list[ir.Statement]:
         match s:
-            case Assign(name, value):
+            case ir.Assign(name, value):
                 return self.assign(name, value)
-            case Store(pointer, value, mask):
+            case ir.Store(pointer, value, mask):
                 return self.store(pointer, value, mask)
-            case Atomic(fn, pointer, value, mask, expected, name):
+            case ir.Atomic(fn, pointer, value, mask, expected, name):
                 place, ok = self.access(pointer, None if mask is None else self.value(mask))
                 new = None if expected is None else self.value(expected)
                 given = self.checked_value(value, pointer, ok)
-                return [Atomic(fn, Name(place.base) + place.offset, given, ok, new, name)]
-            case Print(text, values):
-                return [Print(text, tuple([self.value(v) for v in values]))]
-            case Assert(condition):
-                wrong = Apply("invert", (self.value(condition),))
+                return [ir.Atomic(fn, ir.Name(place.base) + place.offset, given, ok, new, name)]
+            case ir.Print(text, values):
+                return [ir.Print(text, tuple([self.value(v) for v in values]))]
+            case ir.Assert(condition):
+                wrong = ir.Apply("invert", (self.value(condition),))
                 self.report(wrong, self.types.of(condition).shape, "the assertion fails")
                 return []
-            case For():
+            case ir.For():
                 return self.loop(s)
-            case While():
+            case ir.While():
                 return self.while_loop(s)
-            case If(condition, then, otherwise):
+            case ir.If(condition, then, otherwise):
                 chosen = self.value(condition)
-                return [If(chosen, tuple(self.inner(then)), tuple(self.inner(otherwise)))]
+                return [ir.If(chosen, tuple(self.inner(then)), tuple(self.inner(otherwise)))]
 
-    def loop(self, s: For) -> list[Statement]:
+    def loop(self, s: ir.For) -> list[ir.Statement]:
         start, stop, step = (self.value(x) for x in (s.start, s.stop, s.step))
-        if not isinstance(step, Literal):
+        if not isinstance(step, ir.Literal):
             wrong = self.bind("wrong", step <= 0)
             self.report(wrong, (), "the step of the loop is not positive")
-            stop = Apply("where", (wrong, start, stop)) if not isinstance(start, Literal) else stop
-            step = Apply("maximum", (step, Literal(1)))
-        return [For(s.index, start, stop, step, tuple(self.inner(s.body)))]
+            stop = ir.Apply("where", (wrong, start, stop)) if not isinstance(start, ir.Literal) else stop
+            step = ir.Apply("maximum", (step, ir.Literal(1)))
+        return [ir.For(s.index, start, stop, step, tuple(self.inner(s.body)))]
 
-    def while_loop(self, s: While) -> list[Statement]:
+    def while_loop(self, s: ir.While) -> list[ir.Statement]:
         """Instrument a `while` loop: the loads of its condition are checked before each iteration."""
-        if not any(isinstance(x, Load | GatherAlongAxis) for x in walk(s.condition)):
-            return [While(self.value(s.condition), tuple(self.inner(s.body)))]
-        go = Assign(self.name("go"), self.value(s.condition))
+        if not any(isinstance(x, ir.Load | ir.GatherAlongAxis) for x in walk(s.condition)):
+            return [ir.While(self.value(s.condition), tuple(self.inner(s.body)))]
+        go = ir.Assign(self.name("go"), self.value(s.condition))
         body = self.inner(s.body)
         outer, self.here, self.loads, self.at = self.here, body, {}, s
-        body.append(Assign(go.name, self.value(s.condition)))
+        body.append(ir.Assign(go.name, self.value(s.condition)))
         self.here = outer
-        return [go, While(Name(go.name), tuple(body))]
+        return [go, ir.While(ir.Name(go.name), tuple(body))]
 
-    def assign(self, name: str, value: Tile) -> list[Statement]:
+    def assign(self, name: str, value: ir.Tile) -> list[ir.Statement]:
         """Instrument an assignment; the 64-bit value comes first, because it may use the name's old value."""
         t = self.types.variables[name]
         if t.pointer:
@@ -215,52 +192,52 @@ class _Instrumenter(PointerAnalysis):
             if self.bases.setdefault(name, place.base) != place.base:
                 raise Unsupported
             exact, offset = self.wide_shape(place.exact, value), self.wide_shape(place.offset, value)
-            return [Assign(self.exact_name(name), exact), Assign(name, offset)]
-        made: Statement = Assign(name, self.value(value))
+            return [ir.Assign(self.exact_name(name), exact), ir.Assign(name, offset)]
+        made: ir.Statement = ir.Assign(name, self.value(value))
         if not self.has_exact(name):
             return [made]
         if self.is_exact(value):
-            return [made, Assign(self.exact_name(name), Cast(Name(name), int64))]
-        return [Assign(self.exact_name(name), self.in_64_bits(self.exact(value))), made]
+            return [made, ir.Assign(self.exact_name(name), ir.Cast(ir.Name(name), int64))]
+        return [ir.Assign(self.exact_name(name), self.in_64_bits(self.exact(value))), made]
 
-    def store(self, pointer: Tile, value: Tile, mask: Tile | None) -> list[Statement]:
+    def store(self, pointer: ir.Tile, value: ir.Tile, mask: ir.Tile | None) -> list[ir.Statement]:
         place, ok = self.access(pointer, None if mask is None else self.value(mask), reads=False)
-        target, shape = Name(place.base) + place.offset, self.types.of(pointer).shape
+        target, shape = ir.Name(place.base) + place.offset, self.types.of(pointer).shape
         new = self.checked_value(value, pointer, ok)
-        self.here.append(Store(target, new, ok))
+        self.here.append(ir.Store(target, new, ok))
         if prod(shape) > 1:
-            new = new if isinstance(new, Literal | Name) else self.bind("stored", new)
-            wrong = self.bits_differ(Load(target, ok, new), new, self.types.of(pointer).dtype)
+            new = new if isinstance(new, ir.Literal | ir.Name) else self.bind("stored", new)
+            wrong = self.bits_differ(ir.Load(target, ok, new), new, self.types.of(pointer).dtype)
             self.report(wrong, shape, "a lane stores where another one stores another value")
         if place.base in self.watch.unwritten:
-            mine = Cast(Name(self.number) + 1, int32)
-            return [Store(Name(f"{place.base}_written{self.tail}") + place.offset, mine, ok)]
+            mine = ir.Cast(ir.Name(self.number) + 1, int32)
+            return [ir.Store(ir.Name(f"{place.base}_written{self.tail}") + place.offset, mine, ok)]
         return []
 
-    def checked_value(self, value: Tile, pointer: Tile, ok: Tile) -> Tile:
+    def checked_value(self, value: ir.Tile, pointer: ir.Tile, ok: ir.Tile) -> ir.Tile:
         """Test a stored value for NaN."""
         t, new = self.types.of(pointer), self.value(value)
-        if not t.dtype.is_float or isinstance(value, Literal):
+        if not t.dtype.is_float or isinstance(value, ir.Literal):
             return new
         new = self.bind("new", new)
         wide = _comparable(new, t.dtype)
-        found = _any_lane("bitor", Apply("ne", (wide, wide)) & ok, t.shape)
+        found = _any_lane("bitor", ir.Apply("ne", (wide, wide)) & ok, t.shape)
         if self.watch.loaded:
-            found = found & Apply("invert", (Name(self.tainted),))
+            found = found & ir.Apply("invert", (ir.Name(self.tainted),))
         self.note(found, "a NaN is stored that was not loaded", nan=True)
         return new
 
-    def bits_differ(self, x: Tile, y: Tile, dtype: DType) -> Tile:
+    def bits_differ(self, x: ir.Tile, y: ir.Tile, dtype: DType) -> ir.Tile:
         """Compare bit by bit, so that NaN equals itself."""
-        if not dtype.is_float or isinstance(y, Literal):
-            return Apply("ne", (x, y))
+        if not dtype.is_float or isinstance(y, ir.Literal):
+            return ir.Apply("ne", (x, y))
         x, y = _comparable(x, dtype), _comparable(y, dtype)
         bits = next(d for d in (int16, int32, int64) if d.bits == (32 if dtype in FLOAT8 else dtype.bits))
-        return Apply("ne", (Bitcast(x, bits), Bitcast(y, bits)))
+        return ir.Apply("ne", (ir.Bitcast(x, bits), ir.Bitcast(y, bits)))
 
     # --- accesses --------------------------------------------------------------------------------
 
-    def access(self, pointer: Tile, mask: Tile | None, reads: bool = True) -> tuple[PointedElement, Tile]:
+    def access(self, pointer: ir.Tile, mask: ir.Tile | None, reads: bool = True) -> tuple[PointedElement, ir.Tile]:
         """Return the indices of an access and the mask of elements to touch: none of them if any is faulty.
 
         Index tiles are recomputed at each use, which is cheaper than keeping them.
@@ -272,117 +249,117 @@ class _Instrumenter(PointerAnalysis):
             self.out_of_bounds(offset, place), mask, shape, f"{place.base} is left, or an offset overflows"
         )
         if place.base in self.watch.holed:
-            member = Load(Name(f"{place.base}_inside{self.tail}") + offset, ok, Literal(1))
-            hole = Apply("sub", (Cast(member, int64), Literal(1)))
+            member = ir.Load(ir.Name(f"{place.base}_inside{self.tail}") + offset, ok, ir.Literal(1))
+            hole = ir.Apply("sub", (ir.Cast(member, int64), ir.Literal(1)))
             ok = self.report_and_mask(hole, ok, shape, f"an access between the elements of {place.base}")
         if reads and place.base in self.watch.unwritten:
             self.check_writer(place.base, offset, ok, shape)
         return PointedElement(place.base, offset, place.exact), ok
 
-    def out_of_bounds(self, offset: Tile, place: PointedElement) -> Tile:
+    def out_of_bounds(self, offset: ir.Tile, place: PointedElement) -> ir.Tile:
         """Return a number that is negative if the index is negative, out of bounds, or overflowed.
 
         One comparison of all lanes together is cheaper than three separate ones.
         """
-        last = Name(f"{place.base}_extent{self.tail}") - 1
-        off = Apply("bitxor", (offset, place.exact))
-        return offset | (last - offset) | off | Apply("neg", (off,))
+        last = ir.Name(f"{place.base}_extent{self.tail}") - 1
+        off = ir.Apply("bitxor", (offset, place.exact))
+        return offset | (last - offset) | off | ir.Apply("neg", (off,))
 
-    def report_and_mask(self, bad: Tile, mask: Tile | None, shape: tuple[int, ...], wrong: str) -> Tile:
+    def report_and_mask(self, bad: ir.Tile, mask: ir.Tile | None, shape: tuple[int, ...], wrong: str) -> ir.Tile:
         """Report negative numbers, and return the mask of lanes that may access memory."""
-        bad = bad if mask is None else Apply("where", (mask, bad, Literal(0)))
+        bad = bad if mask is None else ir.Apply("where", (mask, bad, ir.Literal(0)))
         found = self.note(_any_lane("bitor", bad, shape) < 0, wrong)
-        good: Tile = Apply("invert", (found,))
+        good: ir.Tile = ir.Apply("invert", (found,))
         return good if mask is None else good & mask
 
-    def check_writer(self, base: str, offset: Tile, ok: Tile, shape: tuple[int, ...]) -> None:
+    def check_writer(self, base: str, offset: ir.Tile, ok: ir.Tile, shape: tuple[int, ...]) -> None:
         """Check that loaded elements were written by this program; by any program if programs synchronize."""
-        mine = Cast(Name(self.number) + 1, int32)
-        seen = Load(Name(f"{base}_written{self.tail}") + offset, ok, mine)
-        bad = Apply("eq", (seen, Literal(0))) if self.locks else Apply("ne", (seen, mine))
+        mine = ir.Cast(ir.Name(self.number) + 1, int32)
+        seen = ir.Load(ir.Name(f"{base}_written{self.tail}") + offset, ok, mine)
+        bad = ir.Apply("eq", (seen, ir.Literal(0))) if self.locks else ir.Apply("ne", (seen, mine))
         self.report(bad, shape, f"an element of {base} is read that this program has not written", seen)
 
-    def bind(self, hint: str, x: Tile) -> Name:
+    def bind(self, hint: str, x: ir.Tile) -> ir.Name:
         name = self.name(hint)
-        self.here.append(Assign(name, x))
-        return Name(name)
+        self.here.append(ir.Assign(name, x))
+        return ir.Name(name)
 
-    def report(self, bad: Tile, shape: tuple[int, ...], wrong: str, writer: Tile | None = None) -> None:
+    def report(self, bad: ir.Tile, shape: tuple[int, ...], wrong: str, writer: ir.Tile | None = None) -> None:
         """Record this program if any lane is faulty, together with a program that wrote to the same element."""
         other = None
         if writer is not None:
-            other = _any_lane("maximum", Apply("where", (bad, writer, Literal(0))), shape)
+            other = _any_lane("maximum", ir.Apply("where", (bad, writer, ir.Literal(0))), shape)
         self.note(_any_lane("bitor", bad, shape), wrong, other)
 
-    def note(self, found: Tile, wrong: str, writer: Tile | None = None, nan: bool = False) -> Name:
+    def note(self, found: ir.Tile, wrong: str, writer: ir.Tile | None = None, nan: bool = False) -> ir.Name:
         """Record this program at a checked access; return whether there was a fault."""
         site = len(self.sites)
         self.sites.append(CheckedAccess(self.at, wrong, nan))
-        number: Tile = Name(self.number)
-        other = number if writer is None else Apply("where", (writer > 0, Cast(writer, int64) - 1, number))
+        number: ir.Tile = ir.Name(self.number)
+        other = number if writer is None else ir.Apply("where", (writer > 0, ir.Cast(writer, int64) - 1, number))
         kept = self.bind("wrong", found)
         self.here.append(
-            If(kept, (Atomic("min", Name(f"faults{self.tail}") + site, number * PROGRAM_PAIR_BASE + other),))
+            ir.If(kept, (ir.Atomic("min", ir.Name(f"faults{self.tail}") + site, number * PROGRAM_PAIR_BASE + other),))
         )
         return kept
 
-    def load(self, x: Load) -> Tile:
+    def load(self, x: ir.Load) -> ir.Tile:
         found = self.loads.get(id(x))
         if found is None:
             mask = None if x.mask is None else self.value(x.mask)
             place, ok = self.access(x.pointer, mask)
             t = self.types.of(x)
             other = masked_value(t.dtype) if x.other is None else self.value(x.other)
-            made = self.bind("loaded", Load(Name(place.base) + place.offset, ok, other))
+            made = self.bind("loaded", ir.Load(ir.Name(place.base) + place.offset, ok, other))
             if t.dtype.is_float and self.watch.loaded:
-                nan: Tile = Apply("ne", (made, made))
+                nan: ir.Tile = ir.Apply("ne", (made, made))
                 nan = nan & ok if x.other is None and mask is not None else nan
-                self.here.append(Assign(self.tainted, Name(self.tainted) | _any_lane("bitor", nan, t.shape)))
+                self.here.append(ir.Assign(self.tainted, ir.Name(self.tainted) | _any_lane("bitor", nan, t.shape)))
             found = self.loads[id(x)] = (x, made)
         return found[1]
 
-    def value(self, x: Tile) -> Tile:
+    def value(self, x: ir.Tile) -> ir.Tile:
         """Return an expression whose loads are done by statements before it."""
         match x:
-            case Load():
+            case ir.Load():
                 return self.load(x)
-            case ProgramId(axis) if self.watch.ordered:
-                return Name(self.program[axis])
-            case NumPrograms(axis) if self.watch.ordered:
-                return Name(self.programs[axis])
-        if not parts(x):
+            case ir.ProgramId(axis) if self.watch.ordered:
+                return ir.Name(self.program[axis])
+            case ir.NumPrograms(axis) if self.watch.ordered:
+                return ir.Name(self.programs[axis])
+        if not ir.parts(x):
             return x
-        made = {id(part): self.value(part) for part in parts(x)}
-        if isinstance(x, GatherAlongAxis):
+        made = {id(part): self.value(part) for part in ir.parts(x)}
+        if isinstance(x, ir.GatherAlongAxis):
             made[id(x.index)] = self.checked_index(made[id(x.index)], self.types.of(x.x).shape[x.axis], x)
         return x.replaced(**{n: _swapped(x.__dict__[n], made) for n in x.children})  # type: ignore[no-any-return]
 
-    def checked_index(self, index: Tile, extent: int, x: GatherAlongAxis) -> Tile:
+    def checked_index(self, index: ir.Tile, extent: int, x: ir.GatherAlongAxis) -> ir.Tile:
         """Return the indices limited to existing elements."""
         wrong = self.bind("wrong", (index < 0) | (index >= extent))
         self.report(wrong, self.types.of(x).shape, "an element is gathered that is outside its axis")
-        return Apply("where", (wrong, Literal(0), index))
+        return ir.Apply("where", (wrong, ir.Literal(0), index))
 
 
-def _index_variables(kernel: Kernel) -> frozenset[str]:
+def _index_variables(kernel: ir.Kernel) -> frozenset[str]:
     """Return the variables that indices depend on."""
     found = position_parts(kernel)
-    assigned = {s.name for s in statements(kernel.body) if isinstance(s, Assign)}
+    assigned = {s.name for s in statements(kernel.body) if isinstance(s, ir.Assign)}
     every = walk(*[x for s in statements(kernel.body) for x in roots(s)])
-    return frozenset(x.name for x in every if isinstance(x, Name) and id(x) in found) & assigned
+    return frozenset(x.name for x in every if isinstance(x, ir.Name) and id(x) in found) & assigned
 
 
-def _comparable(x: Tile, dtype: DType) -> Tile:
+def _comparable(x: ir.Tile, dtype: DType) -> ir.Tile:
     """Return elements in a comparable dtype: 8-bit floats have no comparisons."""
-    return Cast(x, float32) if dtype in FLOAT8 else x
+    return ir.Cast(x, float32) if dtype in FLOAT8 else x
 
 
-def _any_lane(fn: str, x: Tile, shape: tuple[int, ...]) -> Tile:
+def _any_lane(fn: str, x: ir.Tile, shape: tuple[int, ...]) -> ir.Tile:
     """Reduce a tile to one number."""
     if not shape:
         return x
-    flat = x if len(shape) == 1 else Reshape(BroadcastTo(x, shape), (prod(shape),))
-    return Reduce(fn, flat, 0)
+    flat = x if len(shape) == 1 else ir.Reshape(ir.BroadcastTo(x, shape), (prod(shape),))
+    return ir.Reduce(fn, flat, 0)
 
 
 def _name_suffix(known: set[str]) -> str:
@@ -395,14 +372,14 @@ def _name_suffix(known: set[str]) -> str:
     return tail
 
 
-def masked_value(dtype: DType) -> Tile:
+def masked_value(dtype: DType) -> ir.Tile:
     """Return the value that masked-off loads yield."""
     if dtype.is_float:
-        return Literal(float("nan"))
-    return Literal(True) if dtype is bool_ else Literal(int(dtype.max) // 3 * 2)
+        return ir.Literal(float("nan"))
+    return ir.Literal(True) if dtype is bool_ else ir.Literal(int(dtype.max) // 3 * 2)
 
 
-def _swapped(field: object, made: dict[int, Tile]) -> object:
+def _swapped(field: object, made: dict[int, ir.Tile]) -> object:
     if isinstance(field, tuple):
         return tuple([made[id(x)] for x in field])
     return field if field is None else made[id(field)]

@@ -9,27 +9,8 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
+from ..ir import tile as ir
 from ..ir.functions import FUNCTIONS
-from ..ir.tile import (
-    Apply,
-    Assign,
-    Atomic,
-    Dot,
-    For,
-    If,
-    Kernel,
-    Literal,
-    Load,
-    Name,
-    NumPrograms,
-    ProgramId,
-    Reduce,
-    Scan,
-    Statement,
-    Store,
-    Tile,
-    While,
-)
 from ..ir.tile_access import roots, walk
 from ..ir.tile_types import Types
 from ..runtime.bounds import Limit
@@ -49,7 +30,7 @@ class KernelReport(NamedTuple):
     exact: bool
     least: Limit | None = None
     """Lower bound of the time on this machine, in seconds: each tensor is read and written once."""
-    compiled: Kernel | None = None
+    compiled: ir.Kernel | None = None
     """The kernel as backends compile it."""
     seconds: float | None = None
     """Measured time of a launch in seconds, or None."""
@@ -83,7 +64,7 @@ class KernelReport(NamedTuple):
         return f"{least}; took {1e6 * self.seconds:,.1f} us: {100 * self.least.share(self.seconds):.0f} % of the limit"
 
 
-def report(kernel: Kernel, types: Types, grid: tuple[int, ...], numbers: Mapping[str, Any]) -> KernelReport:
+def report(kernel: ir.Kernel, types: Types, grid: tuple[int, ...], numbers: Mapping[str, Any]) -> KernelReport:
     """Count the work of the programs of a grid.
 
     >>> from ..ir.tile_checker import check
@@ -113,23 +94,23 @@ class _Counter:
         self.loaded = self.stored = self.operations = 0.0
         self.exact = True
 
-    def block(self, body: tuple[Statement, ...], times: float) -> None:
+    def block(self, body: tuple[ir.Statement, ...], times: float) -> None:
         for statement in body:
             for x in walk(*roots(statement)):
                 self.expression(x, times)
             self.statement(statement, times)
 
-    def statement(self, statement: Statement, times: float) -> None:
+    def statement(self, statement: ir.Statement, times: float) -> None:
         match statement:
-            case Assign(name, value):
+            case ir.Assign(name, value):
                 found = self.number(value)
                 if found is None or times != 1:
                     self.known.pop(name, None)
                 else:
                     self.known[name] = found
-            case Store(pointer) | Atomic(_, pointer):
+            case ir.Store(pointer) | ir.Atomic(_, pointer):
                 self.stored += times * self.bytes(pointer)
-            case For(_, start, stop, step, body):
+            case ir.For(_, start, stop, step, body):
                 bounds = [self.number(x) for x in (start, stop, step)]
                 iterations = 1.0
                 if None in bounds:
@@ -138,44 +119,44 @@ class _Counter:
                     low, high, width = (float(b) for b in bounds if b is not None)
                     iterations = max(0.0, -(-(high - low) // width))
                 self.block(body, times * iterations)
-            case While(_, body):
+            case ir.While(_, body):
                 self.exact = False
                 self.block(body, times)
-            case If(_, then, otherwise):
+            case ir.If(_, then, otherwise):
                 self.exact = self.exact and not then and not otherwise
                 self.block(then, times)
                 self.block(otherwise, times)
 
-    def bytes(self, pointer: Tile) -> int:
+    def bytes(self, pointer: ir.Tile) -> int:
         found = self.types.of(pointer)
         return prod(found.shape) * found.dtype.bytes
 
-    def expression(self, x: Tile, times: float) -> None:
+    def expression(self, x: ir.Tile, times: float) -> None:
         match x:
-            case Load(pointer):
+            case ir.Load(pointer):
                 self.loaded += times * self.bytes(pointer)
-            case Apply(fn) if fn not in FREE_FUNCTIONS and fn in FUNCTIONS:
+            case ir.Apply(fn) if fn not in FREE_FUNCTIONS and fn in FUNCTIONS:
                 found = self.types.of(x)
                 if found.dtype.is_float and not found.pointer:
                     self.operations += times * prod(found.shape) * (2 if fn == "fma" else 1)
-            case Reduce(_, y) | Scan(_, y):
+            case ir.Reduce(_, y) | ir.Scan(_, y):
                 self.operations += times * prod(self.types.of(y).shape) * self.types.of(y).dtype.is_float
-            case Dot(y, z):
+            case ir.Dot(y, z):
                 m, k = self.types.of(y).shape
                 self.operations += times * 2 * m * k * self.types.of(z).shape[1]
 
-    def number(self, x: Tile) -> float | None:
+    def number(self, x: ir.Tile) -> float | None:
         """Evaluate an expression from the launch's arguments, with program 0 standing for all programs."""
         match x:
-            case Literal(value):
+            case ir.Literal(value):
                 return value
-            case Name(name):
+            case ir.Name(name):
                 return self.known.get(name)
-            case ProgramId():
+            case ir.ProgramId():
                 return 0
-            case NumPrograms(axis):
+            case ir.NumPrograms(axis):
                 return self.grid[axis]
-            case Apply(fn, args):
+            case ir.Apply(fn, args):
                 given = [self.number(a) for a in args]
                 function = FUNCTIONS[fn].evaluate
                 if None in given or function is None:
