@@ -12,10 +12,10 @@ from tilegrad.ir.node import FrozenNodeError
 from tilegrad.ir.provenance import NOTHING
 
 OWN_ATTRIBUTES = {
-    "tilegrad.functions.conversion", "tilegrad.functions.declared", "tilegrad.nn.module",
+    "tilegrad.functions.exporting", "tilegrad.functions.declared", "tilegrad.nn.module", "tilegrad.nn.graph_module",
     "tilegrad.properties", "tilegrad.torch.host", "tilegrad.optim.hooks", "tilegrad.optim.optimizer",
     "tilegrad.optim.schedule", "tilegrad.nn.norm", "tilegrad.nn.parameter", "tilegrad.serialization.storages",
-    "tilegrad.ir.provenance", "tilegrad.simt.gpu_launch",
+    "tilegrad.ir.provenance", "tilegrad.simt.gpu_launch", "tilegrad.saved.exported",
 }  # fmt: skip
 """Modules that write attributes of tensors, modules and functions, which are not nodes."""
 CANDIDATES = [path for path in FILES if module_name(path) != "tilegrad.ir.node" and "__dict__" in path.read_text()]

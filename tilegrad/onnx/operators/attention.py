@@ -124,17 +124,17 @@ def rotary_embedding(
     flat = x.dim() == 3
     y = x.reshape(*x.shape[:2], num_heads, -1) if flat else x.transpose(1, 2)
     count = rotary_embedding_dim or int(y.shape[-1])
-    turned, rest = y[..., :count], y[..., count:]
+    rotated, rest = y[..., :count], y[..., count:]
     if position_ids is not None:
         cos_cache, sin_cache = (
             tg.index_select(table, 0, position_ids.reshape(-1).long()).reshape(*position_ids.shape, -1)
             for table in (cos_cache, sin_cache)
         )
     cos, sin = cos_cache.unsqueeze(-2), sin_cache.unsqueeze(-2)
-    one, other = (turned[..., 0::2], turned[..., 1::2]) if interleaved else tg.chunk(turned, 2, -1)
+    one, other = (rotated[..., 0::2], rotated[..., 1::2]) if interleaved else tg.chunk(rotated, 2, -1)
     real, imaginary = cos * one - sin * other, sin * one + cos * other
     if interleaved:
-        made = tg.stack([real, imaginary], -1).reshape(turned.shape)
+        made = tg.stack([real, imaginary], -1).reshape(rotated.shape)
     else:
         made = tg.cat([real, imaginary], -1)
     y = tg.cat([made, rest], -1)

@@ -75,11 +75,11 @@ def _taps(
     axis: ResizedAxis, places: np.ndarray, mode: str, a: float, antialias: bool, exclude_outside: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return for each new element the old ones that it is made of, with weights that add up to 1."""
-    stretch = min(axis.scale, 1.0) if antialias else 1.0
-    reach = (1 if mode == "linear" else 2) / stretch
+    filter_scale = min(axis.scale, 1.0) if antialias else 1.0
+    reach = (1 if mode == "linear" else 2) / filter_scale
     low, high = -ceil(reach) + 1, ceil(reach)
     index = np.floor(places)[:, None] + np.arange(low, high + 1)
-    weights = _kernel((index - places[:, None]) * stretch, mode, a)
+    weights = _kernel((index - places[:, None]) * filter_scale, mode, a)
     if exclude_outside:
         weights = np.where((index >= 0) & (index < axis.size), weights, 0.0)
     weights = weights / weights.sum(1, keepdims=True)
@@ -98,14 +98,14 @@ def resize(
     cubic_coeff_a: float = -0.75,
     exclude_outside: int = 0,
     extrapolation_value: float = 0.0,
-    keep_aspect_ratio_policy: str = "stretch",
+    keep_aspect_ratio_policy: str = "filter_scale",
     mode: str = "nearest",
     nearest_mode: str = "round_prefer_floor",
 ) -> Tensor:
     """Resize axes one after the other by nearest, linear or cubic interpolation."""
     places = [n % x.dim() for n in axes] if axes is not None else list(range(x.dim()))
     given = [_axis(x, n, k, len(places), roi, scales, sizes) for k, n in enumerate(places)]
-    if sizes and keep_aspect_ratio_policy != "stretch":
+    if sizes and keep_aspect_ratio_policy != "filter_scale":
         choose = min if keep_aspect_ratio_policy == "not_larger" else max
         scale = choose(axis.scale for axis in given)
         given = [axis._replace(wanted=floor(axis.size * scale + 0.5), scale=scale) for axis in given]
