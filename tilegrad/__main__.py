@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from .errors import TilegradError
 
@@ -74,10 +74,28 @@ def parser() -> Parser:
     compare = commands.add_parser("compare", help="say what got slower between two profiles; exit status 1 if anything")
     compare.add_argument("before", type=Path, metavar="A", help="a trace, or a summary as JSON")
     compare.add_argument("after", type=Path, metavar="B", help="another one")
-
+    _add_networks(commands)
     doctor = commands.add_parser("doctor", help="what this machine offers, and what to do about what is missing")
     doctor.add_argument("--measure", action="store_true", help="measure speeds again, and keep the best of all times")
     return made
+
+
+def _add_networks(commands: Any) -> None:
+    """Add the commands for networks in files."""
+    run = commands.add_parser("run", help="call a saved program with arrays, and show or write the results")
+    run.add_argument("--output", type=Path, metavar="FILE", help="a .npy file for the result (several are numbered)")
+    run.add_argument("program", type=Path, metavar="PROGRAM", help="the saved program, or a network written as text")
+    run.add_argument("inputs", type=Path, nargs="*", metavar="INPUT", help="an array in a .npy file for each argument")
+
+    export = commands.add_parser("export", help="write a network as a saved program, or one as text (.txt)")
+    export.add_argument(
+        "--dynamic", action="append", default=[], metavar="ARGUMENT:AXIS=SIZE", help="a size that varies: input:0=n"
+    )
+    export.add_argument("source", metavar="SOURCE", help="file.py:model, package.module:model, or a saved program")
+    export.add_argument("output", type=Path, metavar="OUTPUT", help="where to: net.tgp, or net.txt for the text form")
+    export.add_argument(
+        "inputs", type=Path, nargs="*", metavar="INPUT", help="an example in a .npy file for each argument"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -111,6 +129,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 from .viewer.server import view
 
                 return view(options.path, options.port, options.save)
+            case "run":
+                from .saved.command_line import run_program
+
+                return run_program(options.program, options.inputs, options.output)
+            case "export":
+                from .saved.command_line import export_program
+
+                return export_program(options.source, options.output, options.inputs, options.dynamic)
             case "compare":
                 from .profile.difference import compare_files
 
