@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from tilegrad.backend.cuda.costs import gpu_model
 from tilegrad.lazy import realize
+from tilegrad.lazy.known_programs import known
 from tilegrad.runtime.device import device
 from tilegrad.runtime.target_model import TargetModel
 
@@ -32,3 +33,4 @@ def forget() -> None:
     """Forgets the programs of tensors that were looked at: they are found by their graphs, whatever the target was."""
     realize._programs.clear()
     realize._numbers.clear()
+    known.found.clear()

@@ -76,7 +76,8 @@ class Run:
 
     def step(self) -> None:
         kinds = [self.look_up, self.look_up, self.view, self.fill, self.fill, self.copy, self.combine, self.combine]
-        self.random.choice([*kinds, self.divide, self.change, self.change_item, self.turn])()
+        vectors = [self.combine_vectors, self.combine_vectors, self.change_vector, self.add_up]
+        self.random.choice([*kinds, *vectors, self.divide, self.change, self.change_item, self.turn])()
 
     def look_up(self) -> None:
         self.items.append(self.item())
@@ -117,6 +118,33 @@ class Run:
         whole = self.any()
         if not self.is_bool:
             whole[self.key(tuple(whole.shape), items=True)] *= self.operand()
+
+    def vectors(self) -> tuple[Any, Any]:
+        """Return a tensor or view, and another of its shape, itself in another order, or a number."""
+        x = self.any()
+        others = [y for y in self.tensors + self.views if tuple(y.shape) == tuple(x.shape)]
+        return x, self.random.choice([*others, x.flip(0), self.operand(), self.operand()])
+
+    def combine_vectors(self) -> None:
+        x, y = self.vectors()
+        if self.is_bool:
+            self.tensors.append(x == y)
+            return
+        made = self.random.choice(
+            [x + y, x - y, y - x, x * y, -x, x.add(y), 2 - x, 1.5 * x if self.is_float else 3 * x]
+        )
+        self.tensors.append(made)
+        self.views.append(self.random.choice([x < y, x == y, x >= y, x != 1, 2 > x]).to(self.dtype))
+        if self.is_float:
+            self.tensors.append(self.random.choice([x / 4, x / (y * y + 1), 1 / (x * x + 1)]))
+
+    def change_vector(self) -> None:
+        x, y = self.vectors()
+        if not self.is_bool:
+            x += y.clone() if hasattr(y, "clone") else y
+
+    def add_up(self) -> None:
+        self.items.append((self.any() > 1).sum().to(self.dtype))
 
     def turn(self) -> None:
         """Make other views, pending work that reads old elements, and copies."""

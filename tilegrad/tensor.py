@@ -69,7 +69,8 @@ def _operators() -> dict[str, Any]:
     """Return the binary operators, the reflected ones, and those that assign."""
     operators: dict[str, Any] = {}
     for name, function in BINARY_OPERATORS.items():
-        forward = operators[f"__{name}__"] = defined(function)
+        checked = defined(function)
+        forward = operators[f"__{name}__"] = getattr(checked, "__wrapped__", checked)  # it checks operands itself
         operators[f"__r{name}__"] = forward if name in COMMUTATIVE else arithmetic.reflected(forward)
         operators[f"__i{name}__"] = _changing(f"{function}_")
     return operators
@@ -111,7 +112,6 @@ class Tensor(Properties):
     mT = property(views.matrix_transposed)
     H = mH = mT
 
-    __rsub__ = arithmetic.rsub
     __matmul__, __rmatmul__ = contractions.matmul, contractions.matmul_reversed
     __neg__, __pos__, __abs__, __invert__ = arithmetic.neg, arithmetic.positive, arithmetic.abs, arithmetic.bitwise_not
     __eq__, __ne__ = comparing.compared(comparing.eq), comparing.compared(comparing.ne)  # type: ignore[assignment]

@@ -19,7 +19,7 @@ from ..ops.cast import cast, to_bool
 from ..ops.control import where as choose
 from .comparing import isnan
 from .declared import publish
-from .pointwise import Ops, binary, combined, unary
+from .pointwise import Ops, binary, combined, few_elements, unary
 from .promotion import (
     Number,
     Operand,
@@ -178,6 +178,8 @@ def _power_by_number(x: Value, exponent: Number) -> Value:
 
 def neg(input: Tensor) -> Tensor:
     """Compute -input."""
+    if isinstance(input, Handle) and (made := few_elements("changed", operator.neg, input)) is not None:
+        return made
     x = value_of(input, "neg")
     if x.dtype is bool_:
         raise DTypeError("neg: there is no minus for bool elements; use ~x, or tilegrad.logical_not(x)")

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import update_wrapper, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from ..deferred import part
 from ..errors import ArgumentError, DeviceError, DTypeError, GradientError, ShapeError
 from ..ir.dtype import DType, bool_, float64, uint8
 from ..ir.graph import Value
-from ..lazy.handle import Handle, mode, resize
+from ..lazy.handle import Handle, mode, resize, state
 from ..lazy.storage import kept_separate
 from ..ops.broadcasting import broadcast_shapes, expand, fill, shown
 from ..ops.cast import cast
 from ..ops.control import where
-from .pointwise import at_once
 from .promotion import can_cast, constant, kind_of, refused, value_of
 from .registry import names_with
 
@@ -30,8 +30,7 @@ def in_place(fn: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[R, 
     name = f"{fn.__name__}_"
 
     def changed(self: R, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        is_number = isinstance(self, Handle) and not self._value.type.shape
-        if is_number and not kwargs and at_once().combine_into(name, self, args):
+        if not kwargs and _is_done(name, self, args):
             return self
         before = value_of(self, name)
         wanted = float64 if name == "float_power_" else kwargs.get("dtype")
@@ -51,6 +50,15 @@ def in_place(fn: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[R, 
     changed.__name__ = changed.__qualname__ = name
     changed.__doc__ = f"In place: {fn.__doc__}"
     return changed
+
+
+def _is_done(name: str, x: Tensor, others: Sequence[Any]) -> bool:
+    """Whether an operation on few elements has been done at once."""
+    if state.trace is not None or not isinstance(x, Handle):
+        return False
+    module = "few_elements" if x._value.type.shape else "at_once"
+    combine = part(f"lazy.{module}", "combine_into")
+    return combine is not None and combine(name, x, others)
 
 
 def store(x: Tensor, result: Value, op: str) -> None:

@@ -8,6 +8,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from ..deferred import part
 from ..ir.graph import Value
 from ..lazy.handle import Handle, state
 from ..lazy.layout import elementwise
@@ -54,17 +55,28 @@ def binary(
 
 
 def combined(fn: Callable[[Any, Any], Any], x: Any, y: Any) -> Tensor | None:
-    """Apply an operator of Python's to two numbers in memory, of which one is a tensor; None: it is to be recorded."""
+    """Apply an operator of Python's to few elements in memory, two tensors or one and a number; None: it is to be
+    recorded.
+    """
     tensor = x if isinstance(x, Handle) else y
-    if not isinstance(tensor, Handle) or tensor._value.type.shape or state.trace is not None:
+    if not isinstance(tensor, Handle) or state.trace is not None:
         return None
-    return at_once().combined(fn, x, y)  # type: ignore[no-any-return]
+    shape = tensor._value.type.shape
+    if not shape and (not isinstance(y, Handle) or not y._value.type.shape):
+        return at_once().combined(fn, x, y)  # type: ignore[no-any-return]
+    return few_elements("combined", fn, x, y)
 
 
 @cache
 def at_once() -> ModuleType:
     """Import the access to single elements when it is first needed."""
     return import_module("...lazy.at_once", __name__)
+
+
+def few_elements(name: str, *given: Any) -> Tensor | None:
+    """Call a function of that module, which is imported when it is first needed; None: the work is to be recorded."""
+    function = part("lazy.few_elements", name)
+    return None if function is None else function(*given)
 
 
 def named(function: Callable[..., Tensor], name: str, doc: str) -> Callable[..., Tensor]:

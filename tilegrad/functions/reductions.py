@@ -15,7 +15,7 @@ from ..ops.cast import cast, to_bool
 from .autocasting import widened
 from .creation import typed
 from .declared import integers, publish
-from .pointwise import Ops, named
+from .pointwise import Ops, few_elements, named
 from .promotion import Number, floating, floats_of, kind_of, numbers_of, value_of
 from .views import numpy_names, sizes_of
 
@@ -82,6 +82,8 @@ def _averaged(x: Value, dtype: DType | None, op: str) -> Value:
 @numpy_names
 def sum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Sum over all dimensions, or over `dim`."""
+    if dim is None and not keepdim and dtype is None and (made := few_elements("total", input)) is not None:
+        return made
     x = value_of(input, "sum")
     if typed(dtype) is bool_:
         return wrap(reduction.reduce_any(cast(x, bool_), _axes(dim, "sum"), keepdim))
@@ -118,6 +120,8 @@ def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype:
 @numpy_names
 def mean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Average over all dimensions, or over `dim`."""
+    if dim is None and not keepdim and dtype is None and (made := few_elements("total", input, True)) is not None:
+        return made
     return wrap(statistics.mean(_averaged(value_of(input, "mean"), dtype, "mean"), _axes(dim, "mean"), keepdim))
 
 

@@ -9,7 +9,6 @@ write to) is recorded, with the same results.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from ctypes import c_float
 from math import isfinite
 from operator import add, mul, sub, truediv
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -184,7 +183,7 @@ def number_of(x: Handle) -> Any:
     """
     type = x._value.type
     access = element_access(type.dtype, type.device)
-    return None if access is None else _operand(x, access)
+    return None if access is None else operand_number(x, access)
 
 
 def combined(fn: Callable[[Any, Any], Any], x: Any, y: Any) -> Tensor | None:
@@ -226,7 +225,7 @@ def _combined(fn: Callable[[Any, Any], Any], x: Any, y: Any) -> tuple[Any, Eleme
     own = element_access(type.dtype, type.device)
     if own is None or own.dtype is bool_ or (fn is truediv and not own.dtype.is_float):
         return None
-    a, b = _operand(x, own), _operand(y, own)
+    a, b = operand_number(x, own), operand_number(y, own)
     if a is None or b is None:
         return None
     try:
@@ -239,7 +238,7 @@ def _combined(fn: Callable[[Any, Any], Any], x: Any, y: Any) -> tuple[Any, Eleme
     return number, own
 
 
-def _operand(x: Any, own: ElementAccess) -> Any:
+def operand_number(x: Any, own: ElementAccess) -> Any:
     """Return an operand as a number of a dtype; None if it is not there, or would be promoted."""
     if isinstance(x, Handle):
         value, base = x._value, x._base
@@ -254,15 +253,14 @@ def _operand(x: Any, own: ElementAccess) -> Any:
             return own.space[memory.address // own.size]
         if value.__class__ is not Fill or base is not None:
             return None
-        x = value.value
-        return c_float(x).value if type.dtype is float32 else x
+        return own.rounded(value.value)
     dtype = own.dtype
     if dtype.kind == "float":
         if x.__class__ is not float:
             if x.__class__ is not int or not -MAX_EXACT_INTEGER <= x <= MAX_EXACT_INTEGER:
                 return None
             x = float(x)
-        return c_float(x).value if dtype is float32 else x
+        return own.rounded(x)
     return x if x.__class__ is int and dtype.min <= x <= dtype.max else None
 
 

@@ -7,12 +7,13 @@ its own, so that a later write to the region does not change what was read.
 from __future__ import annotations
 
 from collections.abc import Callable
+from ctypes import c_float
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..ir.dtype import DType
+from ..ir.dtype import DType, float32
 from ..ir.graph import Input, TensorType, Value
 from ..ir.node import amend
 from ..ir.position import row_major
@@ -73,6 +74,21 @@ class ElementAccess:
         buffer = own["buffer"] = self._make()
         self.space[buffer.address // self.size] = number
         return value  # type: ignore[no-any-return]
+
+    def filled(self, shape: tuple[int, ...], numbers: Any) -> Value:
+        """Return numbers, an array or memoryview of the dtype, as a value in memory."""
+        fields, make = self._kind(shape)
+        value = _new(Input)
+        own = value.__dict__
+        own |= fields
+        buffer = own["buffer"] = make()
+        at = buffer.address // self.size
+        self.space[at : at + len(numbers)] = numbers
+        return value  # type: ignore[no-any-return]
+
+    def rounded(self, number: Any) -> Any:
+        """Round a number to the dtype."""
+        return c_float(number).value if self.dtype is float32 else number
 
     def copy(self, memory: DeviceBuffer, part: MemoryPart) -> Value:
         """Return a part of memory as a value with memory of its own."""

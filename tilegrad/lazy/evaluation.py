@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from importlib import import_module
+from types import ModuleType
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -63,12 +66,11 @@ def compute(*tensors: Handle) -> list[Value]:
         own = [x.value for x in tensors]
     except AttributeError:
         raise ArgumentError(f"compute takes tensors, not {[type(x).__name__ for x in tensors]}") from None
-    if own and all(v.buffer is not None for v in own):
+    if own and None not in [v.buffer for v in own]:
         return own
     checks, company, others, initial = _take_pending() if state.trace is None else ([], [], [], [])
     values = own + [b for check in checks for b in check.bounds]
-    from .realize import realize  # loads the compiler
-
+    realize = realization().realize
     try:
         if initial:
             realize(initial)
@@ -96,9 +98,16 @@ def _take_pending() -> tuple[list[IndexCheck], list[Handle], list[Value], list[V
     """Return what waits for an evaluation, and no longer does: checks, gradients, written values, first states."""
     checks = [check for check in pending.checks if is_known(check.bounds)]
     pending.checks.clear()
-    gradients = list(pending.differentiated.values())
-    pending.differentiated.clear()
+    gradients = list(pending.differentiated.values()) if pending.differentiated else []
+    if gradients:
+        pending.differentiated.clear()
     return checks, gradients, _written(), _initial()
+
+
+@cache
+def realization() -> ModuleType:
+    """Import the compiler when something is first computed."""
+    return import_module(".realize", __package__)
 
 
 def in_memory(x: Handle) -> Value:
@@ -271,4 +280,4 @@ def refuse_outside(low: int, high: int, check: IndexCheck) -> None:
 
 def live_bytes() -> int:
     """Count the bytes that live tensors hold, on all devices in use."""
-    return sum(place.statistics.live for place in known_devices())
+    return sum([place.live_bytes for place in known_devices()])

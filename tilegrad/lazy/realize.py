@@ -18,9 +18,9 @@ from ..errors import ShapeError, TraceError
 from ..ir.dtype import bool_
 from ..ir.graph import Graph, Input, TensorType, Value, topological
 from ..ir.node import amend
-from ..ir.size import Size, product
+from ..ir.size import Size
 from ..ops.arithmetic import Add, Div, Mul, Sub
-from ..ops.broadcasting import Fill, Reshape, number_key
+from ..ops.broadcasting import Fill, number_key
 from ..ops.movement import Slice
 from ..runtime.buffer import DeviceBuffer
 from ..runtime.cache_pressure import shrinkers
@@ -55,20 +55,15 @@ MIXED = (Add, Sub, Mul, Div)
 """Ops that accept a number in memory as well as a literal: a power, say, does not."""
 _lock = lock()
 MAX_PROGRAMS = 4096
-MAX_COPIED_BYTES = 1 << 26
-"""Size up to which sliced rows are copied before a program is looked for, in bytes."""
-MAX_GENERATING_OPS, MAX_INPUT_NUMBERS, MAX_GENERATED_BYTES = 64, 64, 1 << 28
-"""Limits for computing a generated tensor as a whole when only rows of it are read: operations, input numbers, and
-bytes.
-"""
 
 
 def realize(values: Sequence[Value]) -> None:
     """Compute values in one program and attach their memory."""
     wanted = [v for v in dict.fromkeys(values) if v.buffer is None]
     try:
-        for place in {v.device for v in wanted}:
-            _realize_on_one_device([v for v in wanted if v.device == place])
+        places = {v.type.device for v in wanted}
+        for place in places:
+            _realize_on_one_device([v for v in wanted if v.type.device == place] if len(places) > 1 else wanted)
     except Exception:
         for v in topological(wanted, lambda v: v.buffer is not None):
             v.note().attempt = "failed"  # `timing` does not try it again: only who looks does
@@ -81,27 +76,44 @@ def _realize_on_one_device(wanted: list[Value]) -> None:
     key, order, leaves, numbers = structure(wanted)
     place = device(wanted[0].device)
     buffers: list[DeviceBuffer] = [v.buffer for v in leaves]
-    with _lock:
-        plan = None if settings().tier == "compiled" else _plan(key, order, numbers, place)
-        if plan is None:
-            try:
-                (compiled, runner), given = _program(key, order, numbers)
-            except Exception as e:
-                go_on = part("first_tier.decision", "plan_despite")
-                plan = None if go_on is None else go_on(key, order, place, e)
-                if plan is None:
-                    raise
-        if plan is not None:
-            runner, given = plan.run, numbers
+    known = part("lazy.known_programs", "known")
+    found, compiled = None if known is None else known.find(key, numbers), None
+    if found is None:
+        with _lock:
+            plan = None if settings().tier == "compiled" else _plan(key, order, numbers, place)
+            if plan is None:
+                try:
+                    (compiled, runner), given = _program(key, order, numbers)
+                    _note_known(known, key, numbers, runner, compiled)
+                except Exception as e:
+                    plan = _plan_despite(key, order, place, e)
+        found = (runner, given) if plan is None else (plan.run, numbers)
+    runner, given = found
     if given:
         buffers += [place.from_host(np.asarray(v.value, v.dtype.numpy)) for v in given]
-    if plan is None and compiled.elsewhere:
+    if compiled is not None and compiled.elsewhere:
         buffers = compiled.brought(buffers)
     for value, buffer in zip(wanted, runner(buffers), strict=True):
         value.hold(buffer.device.copy(buffer) if buffer.shared else buffer)  # an input: others may write there
     if watching() is not None:
         for v in order:
             v.note().attempt = "done"  # `timing` does not compute it once more
+
+
+def _plan_despite(key: Key, order: Sequence[Value], place: Device, error: Exception) -> Any:
+    """Return the plan by which a graph runs that cannot be compiled; raise the error if there is none."""
+    go_on = part("first_tier.decision", "plan_despite")
+    plan = None if go_on is None else go_on(key, order, place, error)
+    if plan is None:
+        raise error
+    return plan
+
+
+def _note_known(known: Any, key: Key, numbers: Sequence[Fill], runner: Runner, compiled: Compiled) -> None:
+    """Note the program of a graph, which one look-up finds the next time."""
+    if known is not None and not compiled.elsewhere:
+        exactly = tuple([number_key(v.value) for v in numbers])
+        known.add(key, runner, exactly, _compared(key, exactly).varied)
 
 
 def _plan(key: Key, order: Sequence[Value], numbers: Sequence[Fill], place: Device) -> Any:
@@ -210,7 +222,9 @@ def structure(wanted: Sequence[Value]) -> tuple[Key, list[Value], list[Value], l
             continue
         own = value.__dict__
         if type(value) is Slice and own.get("buffer") is None:
-            _copy_rows(value)
+            copy_rows = part("lazy.copied_rows", "copy_rows")
+            if copy_rows is not None:
+                copy_rows(value, realize)
         if own.get("buffer") is not None:
             stack.pop()
             key.append(own["type"])
@@ -237,49 +251,6 @@ def structure(wanted: Sequence[Value]) -> tuple[Key, list[Value], list[Value], l
         key[numbers[v]] = Fill, v.declared
     key.append(tuple([number[v] for v in wanted]))
     return tuple(key), list(number), leaves, loose
-
-
-def _copy_rows(cut: Slice) -> None:
-    """Copy a few rows of a tensor in memory instead of reading them in the program: their position would belong to the
-    program, and every batch of a loop would have its own. Many rows are not copied: that would double the traffic.
-    """
-    whole = cut.x
-    shape: Any = whole.shape
-    rows: Any = cut.sizes[0]
-    start: Any = cut.starts[0]
-    bytes: Any = cut.type.bytes
-    if whole.tracked or any(step != 1 for step in cut.steps) or cut.sizes[1:] != shape[1:]:
-        return
-    if rows * 2 > shape[0] or bytes > MAX_COPIED_BYTES:
-        return
-    while isinstance(whole, Reshape) and whole.buffer is None:
-        whole = whole.x
-    if whole.buffer is None and _is_made_of_numbers(whole):
-        realize([whole])
-    if whole.buffer is None:
-        return
-    place = device(whole.device)
-    array = place.view(whole.buffer, whole.dtype, shape)
-    if array is not None:
-        cut.hold(place.from_host(array[start : start + rows]))
-
-
-def _is_made_of_numbers(x: Value) -> bool:
-    """Whether a tensor is generated (random or arange) by few operations: it is then computed as a whole, once."""
-    bytes: Any = x.type.bytes
-    if bytes > MAX_GENERATED_BYTES:
-        return False
-    stack, seen = [x], set[Value]()
-    while stack and len(seen) <= MAX_GENERATING_OPS:
-        value = stack.pop()
-        if value.buffer is not None:
-            count: Any = product(value.shape)
-            if count > MAX_INPUT_NUMBERS:
-                return False
-        elif value not in seen:
-            seen.add(value)
-            stack.extend(value.inputs)
-    return not stack
 
 
 def _graph_of(key: Key, order: Sequence[Value], given: Sequence[Value]) -> Graph:

@@ -320,7 +320,8 @@ def of_tensors(tensors: Sequence[Tensor]) -> Explanation:
     if all(v.buffer is not None for v in values):
         raise ArgumentError(
             "explain: the tensor is in memory already, nothing is left to compute. Explain it before it is "
-            "looked at, or explain the function that makes it: tilegrad.explain(fn, ...)"
+            "looked at, or explain the function that makes it: tilegrad.explain(fn, ...); what has a few elements is "
+            "computed at once, unless TILEGRAD_TIER=compiled"
         )
     graph, buffers = plain_graph(values, [])
     tier = _tier_of(values)

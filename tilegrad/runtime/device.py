@@ -184,6 +184,11 @@ class Device(ABC):
         usage = self.usage
         return Statistics(usage.live, usage.peak, usage.live, usage.allocations, usage.peak)
 
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of the memory in use."""
+        return self.statistics.live
+
     def reset_peaks(self) -> None:
         """Reset the peaks of the statistics to the current usage."""
         self.usage.reset_peak()
@@ -249,12 +254,12 @@ def register(device: Device) -> Device:
 
 def device(name: str | Device, index: int | None = None) -> Device:
     """Look up a device by name; `cuda` is the thread's current device, by default `cuda:0`."""
+    found = _devices.get(name) if index is None else None  # type: ignore[arg-type]
+    if found is not None:
+        return found
     if isinstance(name, Device):
         return name
-    if index is not None:
-        name = f"{name}:{index}"
-    found = _devices.get(name)
-    return found if found is not None else _searched(name)
+    return _searched(name) if index is None else device(f"{name}:{index}")
 
 
 class _Chosen(threading.local):

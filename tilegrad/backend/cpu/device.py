@@ -49,9 +49,9 @@ class CpuDevice(Device):
         return Everything(self)
 
     def maker(self, bytes: int) -> Callable[[], PoolBuffer]:
-        from .buffer_factory import buffer_factory  # loads LLVM
+        from .first_buffers import buffer_maker  # most programs need none
 
-        return buffer_factory(self, bytes)
+        return buffer_maker(self, bytes)
 
     def from_host(self, array: np.ndarray) -> DeviceBuffer:
         buffer = self.allocate(array.nbytes)
@@ -120,6 +120,10 @@ class CpuDevice(Device):
         with self._growing:
             if self.arena.bytes < bytes:
                 self.arena = self.allocate(bytes)
+
+    @property
+    def live_bytes(self) -> int:
+        return self.pool.live - self.arena.blocks.bytes
 
     @property
     def statistics(self) -> Statistics:

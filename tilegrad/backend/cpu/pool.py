@@ -93,8 +93,13 @@ class MemoryPool:
         return sum(blocks.bytes * len(blocks) for blocks in list(self.classes.values()))
 
     @property
+    def live(self) -> int:
+        """Bytes of the blocks in use."""
+        return sum([blocks.bytes * (blocks.made - len(blocks)) for blocks in list(self.classes.values())])
+
+    @property
     def statistics(self) -> Statistics:
-        live = sum(blocks.bytes * (blocks.made - len(blocks)) for blocks in list(self.classes.values()))
+        live = self.live
         self._peak = max(self._peak, live)
         return Statistics(live, self._peak, self.held, self.allocations, self.held_peak)
 
