@@ -98,6 +98,15 @@ def _add_networks(commands: Any) -> None:
     )
 
 
+def _on_networks(options: argparse.Namespace) -> int:
+    """Run a command for networks in files."""
+    from .saved.command_line import export_program, run_program
+
+    if options.command == "run":
+        return run_program(options.program, options.inputs, options.output)
+    return export_program(options.source, options.output, options.inputs, options.dynamic)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
     options = parser().parse_args(arguments)
@@ -129,14 +138,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 from .viewer.server import view
 
                 return view(options.path, options.port, options.save)
-            case "run":
-                from .saved.command_line import run_program
-
-                return run_program(options.program, options.inputs, options.output)
-            case "export":
-                from .saved.command_line import export_program
-
-                return export_program(options.source, options.output, options.inputs, options.dynamic)
+            case "run" | "export":
+                return _on_networks(options)
             case "compare":
                 from .profile.difference import compare_files
 
