@@ -70,6 +70,19 @@ def test_sizes_that_were_taken_for_unequal_are_refused() -> None:
         net(tg.ones(4), tg.ones(1))
 
 
+def test_a_decision_on_a_size_of_one_is_noticed() -> None:
+    """A symbol is larger than 1: what happens where it is 1 is recorded to compare, and refused if it is another."""
+
+    class Chosen(nn.Module):
+        def forward(self, x: tg.Tensor) -> tg.Tensor:
+            return x * 2 if x.shape[0] == 1 else x
+
+    net = recorded(Chosen(), (tg.zeros(2),), dynamic={"x": {0: "n"}})
+    assert net(tg.ones(3)).tolist() == [1, 1, 1]
+    with pytest.raises(ShapeError, match="n is not 1"):
+        net(tg.ones(1))
+
+
 def test_a_tensor_that_is_missing_is_named(net: GraphModule) -> None:
     with pytest.raises(ArgumentError, match="first.weight"):
         GraphModule(net.graph, {})

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.modes import set_grad_enabled
-from ..errors import ArgumentError, TraceError
+from ..autograd.modes import no_grad, set_grad_enabled
+from ..errors import ArgumentError, TilegradError, TraceError
 from ..functions.creation import tensor
 from ..ir.graph import Graph, Input, TensorType, Value, topological
 from ..ir.node import amend
@@ -19,6 +19,7 @@ from ..jitted.tracing import NoProgram, Trace
 from ..lazy.evaluation import array_of
 from ..lazy.handle import Handle, wrap
 from ..lazy.storage import detached, one_writer
+from ..ops.bind_sizes import bind_sizes
 from ..ops.cast import Detach
 from ..ops.joint import JointOutput, identity_rule
 from ..random import generator_of
@@ -30,6 +31,8 @@ from .module import Module
 from .parameter import Parameter
 from .utils.stateless import functional_call
 
+COMMON_EXTENT = 3
+"""Extent of the other sizes while a graph is tried where one size is 1."""
 SYMBOL = re.compile(r"[A-Za-z_][A-Za-z_0-9]*", re.ASCII)
 
 
@@ -48,10 +51,10 @@ def recorded(
     modes = [(module, module.training) for module in model.modules()]
     try:
         model.eval()
-        evaluation = recorder.record()
+        evaluation = recorder.record_for_all_sizes()
         constants = dict(recorder.constants)
         model.train()
-        training: NetworkGraph | None = recorder.record()
+        training: NetworkGraph | None = recorder.record_for_all_sizes()
     finally:
         for module, mode in modes:
             module.training = mode
@@ -101,6 +104,32 @@ class _NetworkRecorder:
         except _GradientInPython:
             self.constants = constants
             return self._record(False)
+
+    def record_for_all_sizes(self) -> NetworkGraph:
+        """Record a graph, and note the sizes for which the network decides otherwise when they are 1.
+
+        Symbols are larger than 1, so that a comparison with 1 says nothing of the call it stands for.
+        """
+        network = self.record()
+        names = sorted({n for _, type in self.inputs for e in type.shape if isinstance(e, Size) for n in e.names()})
+        special = [name for name in names if not self._holds_at_one(network, name, names)]
+        return network.replaced(unequal=(*network.unequal, *[(Size.named(name), 1) for name in special]))  # type: ignore[no-any-return]
+
+    def _holds_at_one(self, network: NetworkGraph, symbol: str, symbols: Sequence[str]) -> bool:
+        """Whether a graph computes what the network does where one size is 1."""
+        sizes = {name: 1 if name == symbol else COMMON_EXTENT for name in symbols}
+        inputs, constants = self.inputs, dict(self.constants)
+        self.inputs = [(name, bind_sizes(type, sizes)) for name, type in inputs]
+        try:
+            other = self.record()
+            given = {name: _example(type) for name, type in self.inputs}
+            tensors = {**self.state, **self.constants, **given}
+            with no_grad():
+                return _computes_same(network, other, tensors, sizes)
+        except (TilegradError, ValueError, TypeError):
+            return False
+        finally:
+            self.inputs, self.constants = inputs, constants
 
     def _record(self, tracked: bool) -> NetworkGraph:
         placeholders = [_placeholder(type, name, tracked) for name, type in self.inputs]
@@ -161,6 +190,33 @@ class _NetworkRecorder:
         name = f"constants.{len(self.constants)}"
         self.constants[name] = x
         return name
+
+
+def _example(type: TensorType) -> Tensor:
+    """Make elements on which networks differ: normal numbers, or zeros and ones."""
+    shape: Any = type.shape
+    draw = np.random.default_rng(0)
+    array = draw.standard_normal(shape) if type.dtype.is_float else draw.integers(0, 2, shape)
+    return tensor(array, dtype=type.dtype, device=type.device)
+
+
+def _computes_same(x: NetworkGraph, y: NetworkGraph, tensors: Mapping[str, Tensor], sizes: Mapping[str, int]) -> bool:
+    """Whether two graphs have equal results, but for the order of sums."""
+    if (x.results, x.updates) != (y.results, y.updates):
+        return False
+    read = [
+        {v: generator_of(v.device).tensor.value if v.name == RANDOM else tensors[v.name].value for v in g.graph.inputs}  # type: ignore[attr-defined]
+        for g in (x, y)
+    ]
+    for a, b in zip(x.values(read[0], sizes), y.values(read[1], {}), strict=True):
+        if a.type != b.type or not np.allclose(_numbers(a), _numbers(b), 1e-3, 1e-4, equal_nan=True):
+            return False
+    return True
+
+
+def _numbers(x: Value) -> np.ndarray[Any, Any]:
+    found = array_of(wrap(x))
+    return found.astype(np.float64) if x.dtype.is_float else found
 
 
 def _state(model: Module) -> dict[str, Tensor]:
