@@ -41,8 +41,11 @@ def recorded(
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
     dynamic: Mapping[str, Any] | None = None,
+    training: bool = True,
 ) -> GraphModule:
     """Record a module in evaluation and in training mode; the result shares its parameters and buffers.
+
+    Without `training` only evaluation is recorded.
 
     `dynamic` names the sizes that vary: {"input": {0: "n"}} for axis 0 of the argument `input`. An argument that is
     built of several tensors has such a dict for each, in the same containers.
@@ -53,18 +56,20 @@ def recorded(
         model.eval()
         evaluation = recorder.record_for_all_sizes()
         constants = dict(recorder.constants)
-        model.train()
-        training: NetworkGraph | None = recorder.record_for_all_sizes()
+        trained: NetworkGraph | None = None
+        if training:
+            model.train()
+            trained = recorder.record_for_all_sizes()
     finally:
         for module, mode in modes:
             module.training = mode
-    if training is not None and graph_key(training) == graph_key(evaluation):
-        training = None
+    if trained is None or graph_key(trained) == graph_key(evaluation):
+        trained = None
     else:
         constants = recorder.constants
     tensors = {**recorder.state, **constants}
     saved = {*model.state_dict(keep_vars=True), *constants}
-    made = GraphModule(evaluation, tensors, training, [name for name in tensors if name not in saved])
+    made = GraphModule(evaluation, tensors, trained, [name for name in tensors if name not in saved])
     return made.train(model.training)
 
 
