@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-from typing import Any
 import random
+from typing import Any
 
 import numpy as np
 
