@@ -17,6 +17,7 @@ for n in range(100):
     y[n % 4] = x[n % 16] * 2
     x = x * 0.5 + 1
 assert x.sum().item() > 0 and y.tolist() == [y[n].item() for n in range(4)]
+assert "tilegrad.ops.indexing" not in sys.modules, "items load what picks elements by tensors"
 assert not any(name.startswith("llvmlite") for name in sys.modules), "items load LLVM"
 """
 

@@ -21,16 +21,21 @@ from ..lazy.evaluation import check_index
 from ..lazy.handle import Handle, state, view, wrap
 from ..lazy.layout import Lying, computed, is_dense, lay, layout, lying
 from ..lazy.storage import kept_separate
-from ..ops import indexing as ops
 from ..ops import movement
 from ..ops.broadcasting import broadcast_shapes, expand, repeated_strides, reshape, shown
 from ..ops.cast import cast
 from ..ops.control import where
 from .creation import tensor as made_tensor
+from .pointwise import Ops
 from .promotion import as_number, constant, kind_of
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
+
+
+_ops = Ops("indexing")
+_index, _index_put, _indexed_shape = _ops.index, _ops.index_put, _ops.indexed_shape
+"""Picking elements by tensors: most keys are integers and slices, and need none of it."""
 
 
 class Step(NamedTuple):
@@ -61,7 +66,7 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     cut = view(x, partial(_basic, steps=steps))
     if not picks:
         return cut
-    made = wrap(ops.index(cut.value, _indices(cut, picks), list(picks)))
+    made = wrap(_index(cut.value, _indices(cut, picks), list(picks)))
     return (
         made if is_dense(cut) and all(map(is_dense, picks.values())) else lay(made, _picked_strides(made, cut, picks))
     )
@@ -97,10 +102,8 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
     given = _given(value, x)
     if picks:
         indices = _indices(cut, picks)
-        place = ops.indexed_shape(cut.value.shape, _met(indices), tuple(sorted(picks)))
-        cut.write(
-            ops.index_put(cut.value, indices, list(picks), _without_leading(given, len(place))), "item assignment"
-        )
+        place = _indexed_shape(cut.value.shape, _met(indices), tuple(sorted(picks)))
+        cut.write(_index_put(cut.value, indices, list(picks), _without_leading(given, len(place))), "item assignment")
         return
     shape = cut.value.shape
     given = _without_leading(given, len(shape))
