@@ -20,7 +20,6 @@ from ..lazy.handle import mode, state
 from ..nn.graph_module import GraphModule, NetworkGraph
 from ..nn.module import Module
 from ..nn.parameter import Parameter
-from ..nn.record import recorded
 from ..serialization.files import File, Source
 from ..tensor import Tensor
 from . import program_file
@@ -112,6 +111,8 @@ def export(
     >>> program(tg.ones(5, 2)).shape
     (5, 1)
     """
+    from ..nn.record import recorded  # not loaded where programs are run
+
     if not isinstance(model, Module):
         raise ArgumentError(f"export: a module is wanted, not {type(model).__name__}")
     args = tuple(example) if isinstance(example, (tuple, list)) else (example,)

@@ -21,7 +21,7 @@ from ..nn.graph_module import RANDOM, NetworkGraph
 from ..tree import LEAF, Tree
 from .line_tokens import DTYPES, WORDS, LineTokens
 from .network_printer import HEADER, PLAIN_NAME, Network, TensorDeclaration
-from .op_classes import CHECKS, check_value, op_classes
+from .op_classes import CHECKS, check_value, op_class, op_names
 
 MAX_LINE_CHARACTERS = 1_000_000
 MAX_LINES = 1_000_000
@@ -254,7 +254,7 @@ class _GraphReader:
         given: list[Any] = []
         attributes: dict[str, Any] = {}
         line.listed(")", lambda: self.operand(given, attributes))
-        cls = op_classes().get(op)
+        cls = op_class(op)
         if cls is not None:
             made = self.applied(cls, given, attributes)
         elif op in FUNCTIONS:
@@ -270,7 +270,7 @@ class _GraphReader:
     def unknown(self, op: str) -> NoReturn:
         from difflib import get_close_matches
 
-        near = get_close_matches(op[:100], [*op_classes(), *FUNCTIONS], 1)
+        near = get_close_matches(op[:100], [*op_names(), *FUNCTIONS], 1)
         raise self.reader.fault(f"calls {op!r:.60}" + (f": did you mean {near[0]}?" if near else ", which is no op"))
 
     def operand(self, given: list[Any], attributes: dict[str, Any]) -> None:

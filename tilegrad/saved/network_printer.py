@@ -32,7 +32,7 @@ from ..ir.size import Size
 from ..nn.graph_module import GraphModule, NetworkGraph, graph_key, input_name
 from ..nn.parameter import Parameter
 from ..tree import LEAF, NOTHING, Tree
-from .op_classes import CHECKS, op_classes
+from .op_classes import CHECKS, op_class
 
 HEADER = "tilegrad network 1"
 PLAIN_NAME = re.compile(r"[%$]?(?:\d+\.)*[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
@@ -133,7 +133,7 @@ def graph_lines(mode: str, network: NetworkGraph) -> Iterator[str]:
 
 def _call(value: Value, names: Mapping[Value, str]) -> str:
     cls = type(value)
-    if op_classes().get(cls.op) is not cls:
+    if op_class(cls.op) is not cls:
         raise TraceError(f"a network with the op {cls.op} cannot be saved: it is no plain op of the graph")
     given = []
     for field in cls.input_fields:
