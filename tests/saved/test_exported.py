@@ -11,7 +11,7 @@ import tilegrad as tg
 from tests.nn.test_record import NETWORKS, _equal
 from tests.saved.networks import exported
 from tilegrad import nn
-from tilegrad.errors import ArgumentError, MissingFileError
+from tilegrad.errors import ArgumentError, MissingFileError, ShapeError
 from tilegrad.nn import functional as F
 from tilegrad.nn import models
 from tilegrad.saved.exported import ExportedProgram, export, load_program
@@ -134,6 +134,26 @@ def test_an_exported_program_is_exported_again(tmp_path: Path) -> None:
     net = exported("containers")
     example = NETWORKS["containers"][1](3)
     assert str(export(net, example, dynamic=NETWORKS["containers"][2])) == str(net)
+
+
+HOSTILE = """tilegrad network 1
+tensors:
+evaluate(x: float32[n]) -> tensor:
+  y = slice(x, starts=(0), steps=(1), sizes=(1))
+  return y
+"""
+
+
+def test_a_view_outside_its_input_is_refused_for_the_sizes_of_the_call(tmp_path: Path) -> None:
+    """For a few sizes a start may be inside, and for others at any distance."""
+    start = "n*n*n + -106*n*n + 511*n + -606"  # 0 for 2, 3 and 101
+    (tmp_path / "net.txt").write_text(HOSTILE.replace("starts=(0)", f"starts=({start})"))
+    net = load_program(tmp_path / "net.txt")
+    for record in (True, False):
+        with tg.set_grad_enabled(record):
+            assert net(tg.ones(3)).tolist() == [1]
+            with pytest.raises(ShapeError, match="are asked for on an axis of 50"):
+                net(tg.ones(50))
 
 
 def test_what_is_no_model_or_no_file_is_refused(tmp_path: Path) -> None:

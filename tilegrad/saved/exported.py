@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import ArgumentError, ShapeError, TilegradError
 from ..functions.creation import ones, zeros
 from ..ir.graph import TensorType
-from ..ir.size import Size
+from ..ir.size import Dim, Size
 from ..jitted.function import Jitted
 from ..jitted.signature import CallArguments
 from ..jitted.specialised import Specialised
@@ -25,8 +25,11 @@ from ..tensor import Tensor
 from . import program_file
 from .network_parser import parse_network
 from .network_printer import HEADER, Network, TensorDeclaration, network_of
+from .op_classes import check_sizes
 
 PROGRAM_NAME = "network"
+MAX_CHECKED_SIZES = 4096
+"""Number of kinds of sizes that are remembered as checked."""
 
 
 class ExportedProgram(GraphModule):
@@ -37,14 +40,24 @@ class ExportedProgram(GraphModule):
 
     def __init__(self, graph: NetworkGraph, tensors: Mapping[str, Tensor], *more: Any) -> None:
         super().__init__(graph, tensors, *more)
-        self.__dict__["_compiled"] = _CompiledNetwork(self)
+        self.__dict__.update(_compiled=_CompiledNetwork(self), _checked=set())
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
+        leaves = self.current_graph.leaves_of(args, kwargs)
+        self._check_sizes(self.current_graph.sizes_of(leaves))
         if mode.enabled or state.trace is not None or self.current_graph.updates:
             return super().forward(*args, **kwargs)
-        leaves = self.current_graph.leaves_of(args, kwargs)
-        self.current_graph.sizes_of(leaves)
         return self.__dict__["_compiled"](*leaves)
+
+    def _check_sizes(self, sizes: Mapping[str, Dim]) -> None:
+        """Check once for each kind of sizes that the ops stay within their inputs: a file may say anything."""
+        checked = self.__dict__["_checked"]
+        key = (self.current_graph, *sizes.values())
+        if sizes and key not in checked and not any(isinstance(x, Size) for x in sizes.values()):
+            check_sizes(self.current_graph.graph, sizes)  # type: ignore[arg-type]
+            if len(checked) >= MAX_CHECKED_SIZES:
+                checked.clear()
+            checked.add(key)
 
     def save(self, file: File) -> None:
         """Write graph and tensors to one file; an existing file stays as it was until the new one is whole."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from math import prod
 from typing import Any
@@ -11,13 +11,15 @@ from typing import Any
 from .. import ops
 from ..errors import ShapeError
 from ..ir.dtype import DType
-from ..ir.graph import TensorType, Value
+from ..ir.graph import Graph, TensorType, Value
 from ..ir.precision import PRECISIONS
-from ..ir.size import Size
+from ..ir.size import Size, known
 from ..ops.recurrence_sizes import GATES
 from ..ops.sliding import Adaptive, Sliding, WindowAxis
 
 WINDOW_CLASSES: dict[str, type[WindowAxis]] = {"Adaptive": Adaptive, "Sliding": Sliding}
+TRIED_SIZES = (2, 3, 101)
+"""Sizes for which the ops of a file are tried when it is read."""
 MAX_EXTENT = 1 << 48
 """Bound of sizes in files: products of a few stay countable."""
 
@@ -133,33 +135,48 @@ def op_names() -> list[str]:
 
 
 def check_value(value: Value) -> None:
-    """Raise unless a movement op stays within its input: `infer` trusts those that the library makes."""
+    """Raise unless a movement op stays within its input: `infer` trusts those that the library makes.
+
+    Where sizes vary, this is tried for a few of them; `check_sizes` checks the sizes of a call.
+    """
     shape, own = value.inputs[0].shape if value.inputs else (), value.__dict__
     if (axes := own.get("axes")) is not None and all(type(n) is int for n in axes):
         _require_axes(value, axes, len(shape))
     if (axis := own.get("axis")) is not None and type(axis) is int:
         _require_axes(value, (axis,), len(shape))
-    starts, steps, sizes = (own.get(name) for name in ("starts", "steps", "sizes"))
-    if starts is not None and steps is not None and sizes is not None:
-        whole, part = (shape, sizes) if value.moves else (sizes, shape)
-        if not len(whole) == len(part) == len(starts) == len(steps) or 0 in steps:
-            raise ShapeError("starts, steps and sizes are not one for each axis")
-        for start, step, count, extent in zip(starts, steps, part, whole, strict=True):
-            _require_range(value, start, step, count, extent)
+    views = list(_views(value))
+    names = {n for row in views for x in row if isinstance(x, Size) for n in x.names()}
+    for size in TRIED_SIZES if names else TRIED_SIZES[:1]:
+        _check_views(views, dict.fromkeys(names, size))
+
+
+def check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
+    """Raise unless all movement ops of a graph stay within their inputs for the sizes of a call."""
+    for value in graph.values():
+        _check_views(_views(value), sizes)
+
+
+def _views(value: Value) -> Iterator[tuple[Any, int, Any, Any]]:
+    """Yield start, step, count and extent of each axis of a view of an input."""
+    starts, steps, sizes = (value.__dict__.get(name) for name in ("starts", "steps", "sizes"))
+    if starts is None or steps is None or sizes is None:
+        return
+    shape = value.inputs[0].shape
+    if not len(shape) == len(sizes) == len(starts) == len(steps) or 0 in steps:
+        raise ShapeError("starts, steps and sizes are not one for each axis")
+    if value.moves:
+        yield from zip(starts, steps, sizes, shape, strict=True)
+
+
+def _check_views(views: Iterable[tuple[Any, int, Any, Any]], sizes: Mapping[str, int]) -> None:
+    for start, step, count, extent in views:
+        first, n, whole = (known(x, sizes) for x in (start, count, extent))
+        last = first + (n - 1) * step
+        if n < 0 or (n > 0 and not (0 <= first < whole and 0 <= last < whole)):
+            raise ShapeError(f"elements {first} to {last} are asked for on an axis of {whole}")
 
 
 def _require_axes(value: Value, axes: Iterable[int], rank: int) -> None:
     found = tuple(axes)
     if len(set(found)) < len(found) or not all(0 <= n < rank for n in found):
         raise ShapeError(f"axes {found} are not axes of {rank}, each once")
-
-
-def _require_range(value: Value, start: Any, step: int, count: Any, extent: Any) -> None:
-    numbers = [x for x in (start, count, extent) if isinstance(x, Size)]
-    names = {name for x in numbers for name in x.names()}
-    for size in (2, 3, 101) if names else (2,):
-        sizes = dict.fromkeys(names, size)
-        first, n, whole = (x.value(sizes) if isinstance(x, Size) else x for x in (start, count, extent))
-        last = first + (n - 1) * step
-        if n > 0 and value.moves and not (0 <= first < whole and 0 <= last < whole):
-            raise ShapeError(f"elements {first} to {last} are asked for on an axis of {whole}")
