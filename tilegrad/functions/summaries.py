@@ -62,12 +62,7 @@ def _quantile(
     x = wrap(floats_of(input, "quantile"))
     if x.dtype not in (float32, float64):
         raise DTypeError(f"quantile takes float32 or float64 elements, not {x.dtype.name}; convert them: x.float()")
-    fractions = q if isinstance(q, Handle) else x.new_tensor(q)
-    if fractions.dim() > 1:
-        raise ShapeError(f"quantile: q has shape {shown(fractions.shape)}; it is a number or a vector")
-    if not bool(((fractions >= 0) & (fractions <= 1)).all()):
-        raise ArgumentError(f"quantile: q is {q}; fractions are from 0 to 1")
-    rank = x.dim()
+    fractions, rank = _fractions(q, x), x.dim()
     flat = x.reshape(-1) if dim is None else x.movedim(dim, -1)
     ordered = flat.sort(-1).values  # NaN stands last
     count = (~flat.isnan()).sum(-1, keepdim=True)
@@ -78,6 +73,16 @@ def _quantile(
     if keepdim:
         found = found.reshape(-1, *[1] * rank) if dim is None else found.unsqueeze(dim if dim < 0 else dim + 1)
     return (found if fractions.dim() else found.squeeze(0)) if rank else found.reshape(fractions.shape)
+
+
+def _fractions(q: float | Tensor, x: Tensor) -> Tensor:
+    """Return q as a tensor beside x, if it is one fraction or several."""
+    fractions = q if isinstance(q, Handle) else x.new_tensor(q)
+    if fractions.dim() > 1:
+        raise ShapeError(f"quantile: q has shape {shown(fractions.shape)}; it is a number or a vector")
+    if not bool(((fractions >= 0) & (fractions <= 1)).all()):
+        raise ArgumentError(f"quantile: q is {q}; fractions are from 0 to 1")
+    return fractions
 
 
 def _between(ordered: Tensor, place: Tensor, interpolation: str) -> Tensor:

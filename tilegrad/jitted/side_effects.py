@@ -107,28 +107,33 @@ def _contents(place: Any) -> Any:
 
 def _refill(place: Any, saved: Any) -> None:
     """Restore the entries of a container, unless they are unchanged."""
+    if not _is_refilled(place, saved):
+        return
     match place:
         case dict():
-            if _rewritten(place, saved):
-                place.clear()
-                place.update(saved)
+            place.clear()
+            place.update(saved)
         case set():
-            if place != saved:
-                place.clear()
-                place |= saved
+            place.clear()
+            place |= saved
         case deque():
-            if _differ(list(place), saved):
-                place.clear()
-                place.extend(saved)
+            place.clear()
+            place.extend(saved)
         case np.ndarray():
-            if place.tobytes() != saved.tobytes():
-                place[...] = saved
-        case list():
-            if _differ(place, saved):
-                place[:] = saved
-        case bytearray():
-            if place != saved:
-                place[:] = saved
+            place[...] = saved
+        case list() | bytearray():
+            place[:] = saved
+
+
+def _is_refilled(place: Any, saved: Any) -> bool:
+    match place:
+        case dict():
+            return _rewritten(place, saved)
+        case np.ndarray():
+            return bool(place.tobytes() != saved.tobytes())
+        case list() | deque():
+            return _differ(list(place), saved)
+    return isinstance(place, (set, bytearray)) and bool(place != saved)
 
 
 def _differ(now: list[Any], before: list[Any]) -> bool:

@@ -219,6 +219,12 @@ class RNNBase(Module):
         plain = plain and all(isinstance(n, int) and n > 0 for n in sizes)
         if plain and is_one_kernel(w.of_hidden.shape[1], x.value.device):
             return _in_one_kernel(x, state, w, self._kind(), reverse, lengths)
+        return self._unrolled_steps(x, state, w, reverse, lengths)
+
+    def _unrolled_steps(
+        self, x: Tensor, state: State, w: Weights, reverse: bool, lengths: Lengths
+    ) -> tuple[Tensor, State]:
+        """Run one layer step by step."""
         gates = input_gates(x, w, self.joined)
         exists = None if lengths is None else present(lengths, x.shape[0], x).unsqueeze(-1)
         steps_done = []

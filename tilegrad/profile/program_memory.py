@@ -79,7 +79,7 @@ class Peak:
             kind, name = given.get(b.name) or made.get(b.name) or unnamed
             at = value.location if value is not None else None
             if not name and value is not None:
-                name = f"{value.op} in {at.module}" if at is not None and at.module else value.op
+                name = _name(value)
             shape = tuple(known(n, self.sizes) for n in b.type.shape)
             line = str(at) if at else ""
             yield Owner(kind, name or b.name, shape, b.type.dtype.name, b.type.device, self._bytes(b), line)
@@ -148,6 +148,12 @@ class Peak:
             word = shown_bytes(bytes).replace(" bytes", "").replace(" ", "")
             lines.append(f"jit(fit={word!r}) would save {shown_bytes(saved)} for {share:.1%} more operations")
         return "\n".join(lines)
+
+
+def _name(value: Value) -> str:
+    """Name a value by its op and its module."""
+    at = value.location
+    return f"{value.op} in {at.module}" if at is not None and at.module else value.op
 
 
 def peak(fn: Callable[..., Any] | PreparedProgram, *args: Any, **kwargs: Any) -> Peak:

@@ -358,16 +358,20 @@ class RoutineReader(CallReader):
             raise UnsupportedCode("this loop never ends: it has no break and no return")
         return [ir.WhileStatement(self.scope.place(node), convert_to(condition, bool_), body)]
 
+    def counted_range(self, node: ast.For) -> tuple[str, ast.Call]:
+        """Return the name that a loop counts, and the call of range that it runs over."""
+        if node.orelse:
+            raise self.scope.wrong(node.orelse[0], "a loop has no else")
+        if not isinstance(node.target, ast.Name):
+            raise self.scope.wrong(node.target, "a loop counts one name")
+        if not isinstance(node.iter, ast.Call) or self.value(node.iter.func) is not range:
+            raise self.scope.wrong(node.iter, "a loop runs over range(...)")
+        return node.target.id, node.iter
+
     def loop(self, node: ast.For) -> list[ir.Statement]:
         scope, place = self.scope, self.scope.place(node)
-        if node.orelse:
-            raise scope.wrong(node.orelse[0], "a loop has no else")
-        if not isinstance(node.target, ast.Name):
-            raise scope.wrong(node.target, "a loop counts one name")
-        name = node.target.id
-        if not isinstance(node.iter, ast.Call) or self.value(node.iter.func) is not range:
-            raise scope.wrong(node.iter, "a loop runs over range(...)")
-        bounds: list[Any] = [self.integer(x, "a bound of a loop") for x in self.positional(node.iter, "range", 1, 3)]
+        name, called = self.counted_range(node)
+        bounds: list[Any] = [self.integer(x, "a bound of a loop") for x in self.positional(called, "range", 1, 3)]
         start, stop, step = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
         if not isinstance(step, ir.Expression) and step == 0:
             raise scope.wrong(node.iter, "the step of a loop is not 0")
