@@ -109,6 +109,16 @@ def test_external_data(tmp_path: Path) -> None:
     assert tg.allclose(tg.onnx.load(tmp_path / "net.onnx")(x), net(x), 1e-5, 1e-6)
 
 
+def test_layers_are_nodes() -> None:
+    """A convolution has its bias, and the statistics of a normalisation are buffers again."""
+    net = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
+    made = tg.onnx.export(net, tg.ones(1, 2, 5, 5))
+    assert made.graph is not None
+    assert [node.op_type for node in made.graph.node] == ["Conv", "BatchNormalization", "Relu", "Identity"]
+    loaded = tg.onnx.load(made.encoded())
+    assert {name for name, _ in loaded.named_buffers()} == {"1.running_mean", "1.running_var"}
+
+
 class Unwritable(nn.Module):
     """Ops that have no counterpart."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.graph import Value
+from ..ir.graph import Input, Value
 from ..ir.size import Dim
 from ..ops import (
     activation,
@@ -202,16 +202,57 @@ def _max_pool(value: Any, writer: GraphWriter) -> str:
 
 
 def _convolve(value: Any, writer: GraphWriter) -> str:
+    made, flat = _convolution(value, writer)
+    writer.other_forms.setdefault(value, {})[flat] = made
+    writer.deferred[value] = lambda: writer.node("Reshape", made, writer.shape(value.shape, spare=True))
+    return ""
+
+
+def _convolution(value: Any, writer: GraphWriter, *bias: str) -> tuple[str, tuple[Dim, ...]]:
     """Write a convolution; groups are an axis in our graphs, and an attribute in ONNX."""
     n, groups, inner = value.x.shape[:3]
     outer = value.w.shape[1]
     images = _flattened(value.x, [n, groups * inner, *value.x.shape[3:]], writer)
     weights = _flattened(value.w, [groups * outer, *value.w.shape[2:]], writer)
-    made = writer.node("Conv", images, weights, group=groups, **_windows(_regular(value.axes)))
-    flat = (n, groups * outer, *value.shape[3:])
-    writer.other_forms.setdefault(value, {})[flat] = made
-    writer.deferred[value] = lambda: writer.node("Reshape", made, writer.shape(value.shape, spare=True))
-    return ""
+    made = writer.node("Conv", images, weights, *bias, group=groups, **_windows(_regular(value.axes)))
+    return made, (n, groups * outer, *value.shape[3:])
+
+
+def _add(value: Any, writer: GraphWriter) -> str:
+    """Write a sum; that of a layer becomes the node of the layer."""
+    if value.dtype.kind == "bool":
+        return writer.node("Or", *map(writer.name, value.inputs))
+    rank = len(value.shape)
+    match value:
+        case arithmetic.Add(x=broadcasting.Reshape(x=convolution.Convolve() as inner) as whole, y=bias):
+            channels = _per_channel(bias, rank)
+            if channels is not None and rank == len(inner.axes) + 2:
+                made, flat = _convolution(inner, writer, writer.name(channels))
+                if flat == whole.shape:
+                    return made
+        case arithmetic.Add(
+            x=arithmetic.Mul(
+                x=arithmetic.Mul(
+                    x=arithmetic.Sub(x=x, y=mean),
+                    y=exponential.Rsqrt(x=arithmetic.Add(x=variance, y=broadcasting.Fill(value=epsilon))),
+                ),
+                y=scale,
+            ),
+            y=bias,
+        ) if x.shape == value.shape and rank > 1:
+            tensors = [_per_channel(each, rank) for each in (scale, bias, mean, variance)]
+            if all(each is not None and each.shape == (x.shape[1],) for each in tensors):
+                names = [writer.name(each) for each in tensors if each is not None]
+                return writer.node("BatchNormalization", writer.name(x), *names, epsilon=float(epsilon))
+    return writer.node("Add", *map(writer.name, value.inputs))
+
+
+def _per_channel(value: Any, rank: int) -> Value | None:
+    """Return the input that has one element for each channel of a tensor with so many axes, if it is that."""
+    sizes = value.shape
+    origin = value.x if isinstance(value, broadcasting.Reshape) else value
+    fits = len(sizes) == rank - 1 and sizes[1:] == (1,) * (rank - 2) and origin.shape == sizes[:1]
+    return origin if fits and isinstance(origin, Input) else None
 
 
 def _flattened(value: Value, sizes: list[Dim], writer: GraphWriter) -> str:
@@ -354,7 +395,7 @@ WRITINGS: dict[type[Value], Writing] = {
     activation.Relu: _plain("Relu"),
     activation.Sigmoid: _plain("Sigmoid"),
     arithmetic.Abs: _plain("Abs"),
-    arithmetic.Add: _either("Or", "Add"),
+    arithmetic.Add: _add,
     arithmetic.Clamp: _clamp,
     arithmetic.Div: _plain("Div"),
     arithmetic.FloorDivide: _floor_divide,
