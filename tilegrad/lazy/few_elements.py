@@ -125,12 +125,11 @@ def total(x: Any, is_mean: bool = False) -> Tensor | None:
     elements = _elements(x, few)
     if elements is None:
         return None
+    add = fsum if is_float else sum
     try:
-        number = fsum(elements) if is_float else sum(elements)
-        value = own.value(number / few.elements if is_mean else number)
+        made = _tensor(own.value(add(elements) / few.elements if is_mean else add(elements)))
     except (ArithmeticError, ValueError):  # infinities of both signs; integers that wrap around
         return None
-    made = _tensor(value)
     made._region = UNPLACED
     return made  # type: ignore[no-any-return]
 
@@ -160,21 +159,26 @@ def _elements(x: Any, few: FewElements) -> Iterable[Any] | None:
     if not isinstance(x, Handle) or not x._value.type.shape:
         number = operand_number(x, access)
         return None if number is None else repeat(number)
-    value = x._value
-    type = value.type
+    type = x._value.type
     if type.shape != few.shape or type.dtype is not access.dtype or type.device != access.name:
         return None
     if x._base is None:
-        if value.tracked or x._strides is not None or x.stands_for is not None:
-            return None
-        memory = value.buffer
-        if memory is None:
-            return repeat(access.rounded(value.value), few.elements) if value.__class__ is Fill else None
-        start = memory.address // access.size
-        return access.space[start : start + few.elements].tolist()
+        return _own_elements(x, few)
     region = region_of(x)
     memory = None if region is None else region.memory()
     return None if region is None or memory is None else _placed(few, memory, region.part)
+
+
+def _own_elements(x: Handle, few: FewElements) -> Iterable[Any] | None:
+    """Return the elements of a tensor that shares no storage."""
+    value, access = x._value, few.access
+    if value.tracked or x._strides is not None or x.stands_for is not None:
+        return None
+    memory = value.buffer
+    if memory is None:
+        return repeat(access.rounded(value.value), few.elements) if value.__class__ is Fill else None
+    start = memory.address // access.size
+    return access.space[start : start + few.elements].tolist()
 
 
 def _placed(few: FewElements, memory: DeviceBuffer, part: MemoryPart) -> list[Any] | None:
