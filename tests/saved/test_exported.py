@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from tilegrad.errors import ArgumentError, MissingFileError, ShapeError
 from tilegrad.nn import functional as F
 from tilegrad.nn import models
 from tilegrad.saved.exported import ExportedProgram, export, load_program
+from tilegrad.tree import flatten
 
 IMAGES = {
     "alexnet": lambda: (models.AlexNet(classes=4), (1, 1, 224, 224)),
@@ -64,6 +67,56 @@ def test_one_program_serves_all_sizes(name: str) -> None:
             _equal(model(*example(n)), program(*example(n)), 1e-5)
     compiled = program.__dict__["_compiled"]
     assert len(compiled.programs) == 1
+
+
+class Ordered(nn.Module):
+    """Operations with kernels of their own."""
+
+    def forward(self, x: tg.Tensor) -> dict[str, Any]:
+        values, order = x.sort(-1)
+        return {"values": values, "order": order, "top": x.topk(2).values, "sums": x.cumsum(0), "most": x.max(1)}
+
+
+class Resized(nn.Module):
+    """Windows, paddings and grids."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Sequential(nn.ConvTranspose2d(2, 3, 3, 2), nn.Upsample(scale_factor=2))
+
+    def forward(self, x: tg.Tensor) -> tuple[tg.Tensor, ...]:
+        bilinear = F.interpolate(x, size=(7, 7), mode="bilinear")
+        return F.adaptive_avg_pool2d(self.up(x), 3), F.avg_pool2d(x, 2), F.pad(x, (1, 1, 0, 0)), bilinear
+
+
+def _encoder() -> nn.Module:
+    return nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1)
+
+
+MORE: dict[str, tuple[Callable[[], nn.Module], Callable[[int], tg.Tensor], dict[str, Any]]] = {
+    "encoder": (_encoder, lambda n: tg.randn(n, n + 2, 8), {"src": {0: "n", 1: "t"}}),
+    "bfloat16": (
+        lambda: nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)).to(tg.bfloat16),
+        lambda n: tg.randn(n, 4).to(tg.bfloat16),
+        {"input": {0: "n"}},
+    ),
+    "bags": (lambda: nn.EmbeddingBag(10, 3), lambda n: tg.arange(2 * n).reshape(n, 2), {"input": {0: "n"}}),
+    "order": (Ordered, lambda n: tg.randn(n, 6), {"x": {0: "n"}}),
+    "sizes of images": (Resized, lambda n: tg.randn(n, 2, 8, 8), {"x": {0: "n"}}),
+}
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_other_networks(name: str, tmp_path: Path) -> None:
+    make, example, dynamic = MORE[name]
+    tg.manual_seed(0)
+    model = make().eval()
+    again = _again(export(model, example(3), dynamic=dynamic), tmp_path)
+    with tg.no_grad():
+        for n in (3, 5, 1):
+            x = example(n)
+            for a, b in zip(flatten(model(x))[0], flatten(again(x))[0], strict=True):
+                np.testing.assert_allclose(a.float().numpy(), b.float().numpy(), 1e-2, 1e-5)
 
 
 def test_it_is_trained_after_loading(tmp_path: Path) -> None:
