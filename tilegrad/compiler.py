@@ -8,11 +8,10 @@ processes: `runtime/programs.py`.
 
 from __future__ import annotations
 
-import gc
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -27,6 +26,7 @@ from .runtime.buffer import DeviceBuffer
 from .runtime.choice import Lock, LockEntry
 from .runtime.device import Device, LaunchListener, device
 from .runtime.executable import Executable
+from .runtime.garbage_collection import collected_seldom
 from .runtime.singletons import lock as new_lock
 from .runtime.target_model import TargetModel
 
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from .runtime.programs import ProgramKey
 
 Artifact = TypeVar("Artifact")
-MIN_NODES_COLLECTED = 100_000
-"""New objects from which on garbage is collected while a program is compiled."""
 
 
 class Stage(Node):
@@ -160,7 +158,7 @@ def compile(
     """Compile a graph for the device of its outputs, or find its program in the disk cache: see `Job`."""
     place = on or device(_device_of(graph))
     announced = part("runtime.announce", "announced") or nullcontext
-    with _one_at_a_time, announced(f"compiling {name} for {place.name}"), _collected_seldom():
+    with _one_at_a_time, announced(f"compiling {name} for {place.name}"), collected_seldom():
         elsewhere = inputs_elsewhere(graph, place.name)
         job = Job(graph, place.target, updates, name, lock_for(place), fit, constant_inputs)
         key = job.key
@@ -179,19 +177,6 @@ def compile(
 
 
 _one_at_a_time = new_lock()
-
-
-@contextmanager
-def _collected_seldom() -> Iterator[None]:
-    """Let the garbage collector run seldom: the many nodes that compiling makes are no garbage, and going through them
-    again and again takes a fifth of the time.
-    """
-    before = gc.get_threshold()
-    gc.set_threshold(before[0] and max(before[0], MIN_NODES_COLLECTED), *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def lock_for(place: Device) -> Lock:

@@ -9,6 +9,7 @@ A group is a small graph: `roots` are stored, `members` are computed on the way,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
@@ -69,12 +70,36 @@ class RecordedStructure:
 def _edges(value: Value, entry: Any) -> tuple[int, ...]:
     """List the inputs whose elements are read: the others of an identity only order its computation."""
     inputs: tuple[int, ...] = entry[2:]
-    return inputs[:1] if isinstance(value, IDENTITIES) else inputs
+    return inputs[:1] if traits_of(type(value)).is_identity else inputs
+
+
+class OpTraits(NamedTuple):
+    """What grouping asks of an op: looked up by class, as an abstract class takes long to tell its instances."""
+
+    is_identity: bool
+    is_view: bool
+    is_pointwise: bool
+    is_reduction: bool
+    reads_strides: bool
+    """Whether it reads memory at strides: products and concatenations."""
+
+
+@cache
+def traits_of(cls: type[Value]) -> OpTraits:
+    """Return the traits of a class of values."""
+    is_identity = issubclass(cls, IDENTITIES)
+    return OpTraits(
+        is_identity,
+        is_identity or issubclass(cls, StridedView),
+        issubclass(cls, Elementwise),
+        issubclass(cls, Reduction),
+        cls.contracts or issubclass(cls, Cat),
+    )
 
 
 def is_view(value: Value) -> bool:
     """Whether a value has elements of its input at other positions, and needs no memory of its own."""
-    return isinstance(value, (StridedView, *IDENTITIES))
+    return traits_of(type(value)).is_view
 
 
 def is_generated(value: Value) -> bool:
@@ -131,17 +156,20 @@ def _stored(recorded: RecordedStructure) -> list[bool]:
 
 def _is_read_at_strides(recorded: RecordedStructure, number: int) -> bool:
     """Whether a value is an operand of a product or a concatenation, which read memory at strides."""
-    readers = [recorded.values[n] for n in recorded.readers[number]]
-    return any(reader.contracts or isinstance(reader, Cat) for reader in readers)
+    return any(traits_of(type(recorded.values[n])).reads_strides for n in recorded.readers[number])
 
 
 def _is_fused_into_reader(recorded: RecordedStructure, number: int) -> bool:
     """Whether a value is pointwise and computed where its only reader needs it, once for each element."""
     readers, value = recorded.readers[number], recorded.values[number]
-    if len(readers) != 1 or not isinstance(value, Elementwise):
-        return False
-    reader = recorded.values[readers[0]]
-    return isinstance(reader, Reduction) or (isinstance(reader, Elementwise) and reader.shape == value.shape)
+    return len(readers) == 1 and traits_of(type(value)).is_pointwise and _computes(recorded, readers[0], value)
+
+
+def _computes(recorded: RecordedStructure, reader: int, value: Value) -> bool:
+    """Whether a reader can compute a pointwise value, once for each element."""
+    own = recorded.values[reader]
+    traits = traits_of(type(own))
+    return traits.is_reduction or (traits.is_pointwise and own.type.shape == value.type.shape)
 
 
 def _is_repeated(recorded: RecordedStructure, number: int, stored: Sequence[bool], size: int) -> bool:
@@ -149,12 +177,11 @@ def _is_repeated(recorded: RecordedStructure, number: int, stored: Sequence[bool
     in its place. Its memory is saved.
     """
     value = recorded.values[number]
-    if not isinstance(value, Elementwise) or value.cost == "expensive" or size > MAX_REPEATED_MEMBERS:
+    if not traits_of(type(value)).is_pointwise or value.cost == "expensive" or size > MAX_REPEATED_MEMBERS:
         return False
     shape: Any = value.shape
-    for reader in [recorded.values[n] for n in recorded.readers[number]]:
-        if not (isinstance(reader, Reduction) or (isinstance(reader, Elementwise) and reader.shape == shape)):
-            return False
+    if not all(_computes(recorded, n, value) for n in recorded.readers[number]):
+        return False
     large, stack = set[int](), list(recorded.inputs[number])
     while stack:
         x = stack.pop()

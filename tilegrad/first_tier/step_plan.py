@@ -10,6 +10,7 @@ from ..ir.location import Location
 from ..runtime import events
 from ..runtime.buffer import DeviceBuffer
 from ..runtime.device import Device
+from ..runtime.garbage_collection import collected_seldom
 from .group_step import GroupStep, step_of
 from .node_groups import Key, RecordedStructure, group_key, groups, same_memory
 from .step_order import StepSlots, early_order
@@ -98,7 +99,8 @@ def plan_of(key: Key, order: Sequence[Value], place: Device) -> FirstTierPlan:
     if known is None:
         while len(_plans) >= MAX_PLANS:
             del _plans[next(iter(_plans))]
-        known = _plans[key] = FirstTierPlan(key, order, place)
+        with collected_seldom():
+            known = _plans[key] = FirstTierPlan(key, order, place)
     return known
 
 

@@ -30,6 +30,8 @@ MAX_SYMBOLIC_PROGRAMS = 4
 """Number of symbolic programs that are tried for one family."""
 MAX_SAMPLES = 3
 """Number of other graphs of a family from which a symbolic program is made."""
+MAX_FAMILY_VALUES = 10_000
+"""Values of a graph up to which it is compared with its family: larger ones are hardly met often enough to compile."""
 MAX_COMPARED_DIMS = 24
 """Number of known sizes from which sums and differences are built."""
 
@@ -348,7 +350,7 @@ def symbolic_program(
     key: Key, order: Sequence[Value], numbers: Sequence[Value], exactly: Numbers, meetings: int = 0
 ) -> SymbolicProgram | None:
     """Find or compile a program for all sizes, if graphs of the family with other sizes were met before."""
-    split = without_sizes(key)
+    split = without_sizes(key) if len(key) <= MAX_FAMILY_VALUES else None
     if split is None:
         return None
     member = Member(key, order, numbers, exactly, split[1])

@@ -19,6 +19,10 @@ from ..ir.node import amend
 from ..ops.arithmetic import add
 from ..ops.broadcasting import fill_like
 from ..ops.joint import Joint
+from ..runtime.garbage_collection import collected_seldom
+
+MANY_VALUES = 1000
+"""Values of a graph from which on it pays to hold back the garbage collector while gradients are built."""
 
 
 def gradients(
@@ -61,8 +65,11 @@ def _before_replacement(value: Value) -> Value:
 
 def leaf_gradients(outputs: Sequence[Value], upstreams: Sequence[Value], retain: bool = True) -> dict[Value, Value]:
     """Return the gradients of all tracked leaves that the outputs depend on."""
-    order = _order(outputs, is_leaf)
-    return _shares(order, zip(outputs, upstreams, strict=True), is_leaf, retain)
+    order, given = _order(outputs, is_leaf), zip(outputs, upstreams, strict=True)
+    if len(order) < MANY_VALUES:
+        return _shares(order, given, is_leaf, retain)
+    with collected_seldom():
+        return _shares(order, given, is_leaf, retain)
 
 
 def jvp(outputs: Sequence[Value], inputs: Sequence[Value], tangents: Sequence[Value]) -> list[Value | None]:
