@@ -171,6 +171,18 @@ def test_all_problems_are_listed_at_once() -> None:
         assert words in text, text
 
 
+def test_operators_without_a_case_of_their_own() -> None:
+    x = np.random.default_rng(3).standard_normal((2, 3, 6, 8)).astype(np.float32)
+    rois = np.array([[0, 0, 0, 5, 4], [1, 2, 1, 7, 5], [1, 0, 0, 2, 1]], np.float32)
+    shape = [ints("pooled_shape", 2, 3), AttributeProto("spatial_scale", f=1.0, type=1)]
+    pooled = model(
+        [NodeProto(["x", "r"], ["y"], "", "MaxRoiPool", shape)], [], value("x", 2, 3, 6, 8), value("r", 3, 5)
+    )
+    np.testing.assert_allclose(tg.onnx.load(pooled.encoded())(x, rois).numpy(), theirs(pooled, x=x, r=rois), 1e-5)
+    norms = model([NodeProto(["x"], ["y"], "", "GlobalLpPool")], [], value("x", 2, 3, 6, 8))
+    np.testing.assert_allclose(tg.onnx.load(norms.encoded())(x).numpy(), theirs(norms, x=x), 1e-5)
+
+
 @pytest.mark.parametrize("version", [5, NEWEST + 1, 1 << 40, -1])
 def test_other_versions_are_refused(version: int) -> None:
     with pytest.raises(tg.onnx.OnnxError, match=f"operators of version {version}"):

@@ -25,7 +25,7 @@ def if_else(cond: Any, *, then_branch: Body, else_branch: Body) -> tuple[Any, ..
     return tuple(then_branch() if as_number(cond) else else_branch())
 
 
-def loop(count: Number | None = None, cond: Any = None, *initial: Any, body: Body) -> tuple[Any, ...]:
+def loop(count: Number | None = None, cond: Any = None, *initial: Any, body: Body, outputs: int = 0) -> tuple[Any, ...]:
     """Run a graph again and again while its condition holds; what it scans is stacked."""
     state, going = list(initial), cond is None or bool(as_number(cond))
     scanned: list[list[Tensor]] = []
@@ -39,8 +39,8 @@ def loop(count: Number | None = None, cond: Any = None, *initial: Any, body: Bod
             parts.append(as_tensor(part))
         number += 1
         going = number < turns and bool(as_number(holds))
-    if not scanned and not number:
-        scanned = []
+    if not number and outputs > len(state):
+        raise OnnxError("the loop has no iterations, so the shapes of what it scans are unknown")
     return (*state, *(tg.stack(parts) for parts in scanned))
 
 
