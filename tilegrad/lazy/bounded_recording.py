@@ -29,6 +29,8 @@ MAX_RECORDED_BYTES = 1 << 28
 """Number of bytes by which the memory in use may grow while work is recorded: what is recorded keeps what it reads."""
 MAX_LEFTOVERS = 1024
 """Number of recorded values up to which tensors may wait while others are evaluated again and again."""
+MIN_COMPUTED_SHARE = 16
+"""Values that can be computed are few if they are less than one in so many of the waiting tensors."""
 MAX_WAITING_TENSORS = 1024
 """Number of recorded tensors that may wait before those that are gone, computed or large are looked for."""
 
@@ -113,8 +115,9 @@ def compute_recorded(latest: Value) -> None:
     if recorded.cut is not None and recorded.cut != here and count < recorded.most + MAX_RECORDED_OPS:
         recorded.room = 0  # the next operation may be the one
         return
-    most = 2 * recorded.most  # where nothing can be computed, in a training step, it is examined more and more seldom
-    if _compute_waiting(*_waiting()):
+    most = 2 * recorded.most  # where little can be computed, in a training step, it is examined more and more seldom
+    values, handles = _waiting()
+    if _compute_waiting(values, handles) and len(values) * MIN_COMPUTED_SHARE >= len(recorded.tensors):
         most = MAX_RECORDED_OPS
     recorded.restart(live_bytes())
     recorded.most, recorded.cut = most, here
