@@ -51,6 +51,8 @@ class Provenance:
     """Whether its elements do not matter (`empty`)."""
     is_interned: bool = False
     """Whether it is a constant that tensors share."""
+    was_intermediate: bool = False
+    """Whether it was computed on the way to other values, and not kept though a tensor held it."""
     attempt: str = ""
     """`failed` or `done`, after it was computed: timing does not compute it again."""
 

@@ -10,13 +10,15 @@ What depends on work that a gradient may still need is left alone: computing it 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from weakref import ref
 
 from ..ir.graph import Input, Value, topological
+from ..ir.node import amend
 from ..ops.cast import Detach
 from .evaluation import after_evaluations, array_of, drop_history, forget, is_known, live_bytes, pending, refuse_outside
 from .handle import Handle, handle_on, recorders, state, written
+from .held_intermediates import after_keeping, held_tensors
 from .storage import NEVER
 
 CHECKED_OPS = 16
@@ -62,10 +64,17 @@ recorded = RecordedTensors()
 
 def note_recorded(tensor: Handle, value: Value) -> None:
     """Count an operation without gradient history that was recorded; compute recorded work when there is much of it."""
-    if value.tracked or value.buffer is not None:
+    if value.buffer is not None:
+        return
+    reference = ref(tensor)
+    held = held_tensors.found
+    held.recent.append(reference)
+    if len(held.recent) >= held.room:
+        held.prune()
+    if value.tracked:
         return
     tensors = recorded.tensors
-    tensors.append(ref(tensor))
+    tensors.append(reference)
     if len(tensors) >= recorded.room:
         compute_recorded(value)
 
@@ -142,6 +151,18 @@ def _compute_waiting(values: Sequence[Value], handles: Sequence[Handle]) -> bool
     return bool(values)
 
 
+def _drop_histories(kept: Mapping[Value, Handle | Value]) -> None:
+    """Drop the history of intermediates that were kept, for the tensors that hold them or the work that reads them."""
+    for value, holder in kept.items():
+        if isinstance(holder, Handle):
+            _drop_shared_history(holder)
+        elif not (value.tracked or holder.tracked):
+            memory = Input(value.type)
+            memory.hold(value.buffer)
+            made = holder.with_inputs([memory if x is value else x for x in holder.inputs])
+            amend(holder, inputs=made.inputs, **{name: vars(made)[name] for name in made.input_fields})
+
+
 def _drop_shared_history(x: Handle) -> None:
     """Drop the history of a computed tensor, or of the memory that a view shares."""
     base = x._base
@@ -204,3 +225,4 @@ def _excluded(order: Iterable[Value]) -> set[int]:
 
 recorders.append(note_recorded)
 after_evaluations.append(note_evaluation)
+after_keeping.append(_drop_histories)

@@ -74,7 +74,11 @@ def realize(values: Sequence[Value]) -> None:
 
 def _realize_on_one_device(wanted: list[Value]) -> None:
     key, order, leaves, numbers = structure(wanted)
-    place = device(wanted[0].device)
+    place, choose = device(wanted[0].device), part("lazy.held_intermediates", "kept_values")
+    kept = {} if choose is None else choose(order, wanted, leaves)
+    if kept:
+        numbered = {v: n for n, v in enumerate(order)}
+        key, wanted = (*key[:-1], (*key[-1], *[numbered[v] for v in kept])), [*wanted, *kept]
     buffers: list[DeviceBuffer] = [v.buffer for v in leaves]
     known = part("lazy.known_programs", "known")
     found, compiled = None if known is None else known.find(key, numbers), None
@@ -95,6 +99,8 @@ def _realize_on_one_device(wanted: list[Value]) -> None:
         buffers = compiled.brought(buffers)
     for value, buffer in zip(wanted, runner(buffers), strict=True):
         value.hold(buffer.device.copy(buffer) if buffer.shared else buffer)  # an input: others may write there
+    for after in part("lazy.held_intermediates", "after_keeping") if kept else ():
+        after(kept)
     if watching() is not None:
         for v in order:
             v.note().attempt = "done"  # `timing` does not compute it once more
