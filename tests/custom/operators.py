@@ -133,6 +133,6 @@ def with_kernels_in_cpp() -> None:
     """Gives the operators above kernels that a C++ compiler has to make: one is right, one writes behind the end."""
     signature = "(x: float[n], alpha: float) -> float[n]"
     right = tg.cpp.inline("for (int64_t i = 0; i < n; ++i) out[i] = x[i] * alpha;", f"right{signature}")
-    wrong = tg.cpp.inline("for (int64_t i = 0; i <= n; ++i) out[i] = x[i % n] * alpha;", f"wrong{signature}")
+    wrong = tg.cpp.inline("for (int64_t i = 0; i <= n; ++i) out[i] = x[i < n ? i : 0] * alpha;", f"wrong{signature}")
     in_cpp.kernel("cpu", lambda x, alpha: right(x, alpha))
     too_far.kernel("cpu", lambda x, alpha: wrong(x, alpha))
