@@ -165,8 +165,10 @@ def _elements(x: Any, few: FewElements) -> Iterable[Any] | None:
     if x._base is None:
         return _own_elements(x, few)
     region = region_of(x)
-    memory = None if region is None else region.memory()
-    return None if region is None or memory is None else _placed(few, memory, region.part)
+    if region is None or region.base.storage.value.provenance.severed:
+        return None  # if a gradient is asked for, the error names the kernel that stored the elements
+    memory = region.memory()
+    return None if memory is None else _placed(few, memory, region.part)
 
 
 def _own_elements(x: Handle, few: FewElements) -> Iterable[Any] | None:
