@@ -2,6 +2,7 @@
 
 import json
 import sys
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 from statistics import geometric_mean
@@ -12,6 +13,7 @@ from bench.gpu_report import UNKNOWN, gpu_part
 from bench.turns import ROOT
 from bench.workloads import WEIGHTS, WORKLOADS, Workload
 
+PAGE_COLUMNS = 120
 PAGE = ROOT / "docs" / "performance.md"
 
 REASONS: dict[str, str] = {
@@ -298,7 +300,26 @@ def write(file: Path) -> None:
     others = sorted(file.parent.glob("cpu-2*.json"))
     file = others[-1] if file.name.startswith(tuple(OTHERS)) and others else file
     source = file.resolve().relative_to(ROOT) if file.resolve().is_relative_to(ROOT) else file
-    PAGE.write_text(page(json.loads(file.read_text()), str(source)))
+    PAGE.write_text(wrapped(page(json.loads(file.read_text()), str(source))))
+
+
+def wrapped(text: str) -> str:
+    """Wrap paragraphs and items of lists that are too long; tables and headings stay as they are.
+
+    >>> wrapped("- " + "a b " * 40)[114:].splitlines()[:2]
+    ['a b a', '  b a b a b a b a b a b a b a b a b a b a b']
+    """
+    return "\n\n".join(map(_wrapped_part, text.split("\n\n")))
+
+
+def _wrapped_part(part: str) -> str:
+    if part.startswith(("|", "#")) or all(len(line) <= PAGE_COLUMNS for line in part.splitlines()):
+        return part
+    mark = "- " if part.startswith("- ") else ""
+    made = []
+    for item in part.removeprefix(mark).split(f"\n{mark}") if mark else [part]:
+        made.append(textwrap.fill(mark + item, PAGE_COLUMNS, subsequent_indent=" " * len(mark), break_on_hyphens=False))
+    return "\n".join(made) + "\n" * part.endswith("\n")
 
 
 if __name__ == "__main__":
