@@ -280,3 +280,19 @@ def test_batches_of_a_loader_are_not_copied() -> None:
     twice = row * 2
     arrays[0][...] = 7
     np.testing.assert_array_equal(twice.numpy(), 2 * numbers()[0])
+
+
+@pytest.mark.parametrize("most", [0, foreign_memory.MAX_BYTES_COPIED_TO_COMPARE])
+def test_a_change_of_any_byte_is_seen(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign_memory, "MAX_BYTES_COPIED_TO_COMPARE", most)
+    array = np.zeros(300, np.int32)
+    x, bits = tg.from_numpy(array), array.view(np.uint8)
+    held = [x + 0]
+    for n in (0, 1, 600, bits.size - 1):
+        snapshot = x._snapshot
+        held.append(x + 0)
+        assert snapshot is not None
+        assert x._snapshot is snapshot, "unchanged memory is read from one copy"
+        bits[n] += 1
+        held.append(x + 0)
+    assert [int(np.count_nonzero(y.numpy().view(np.uint8))) for y in held] == [0, 0, 1, 1, 2, 2, 3, 3, 4]

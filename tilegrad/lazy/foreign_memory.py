@@ -15,6 +15,7 @@ from weakref import WeakSet, ref
 
 import numpy as np
 
+from ..ir.dtype import uint8
 from ..ir.graph import Input, Value, topological
 from ..ir.node import amend
 from ..runtime.buffer import DeviceBuffer
@@ -28,6 +29,8 @@ from .storage import Base, replaced
 
 MAX_COMPARED_BYTES = 1 << 26
 """Bytes of a snapshot up to which it is compared with the memory to be used again."""
+MAX_BYTES_COPIED_TO_COMPARE = 1 << 16
+"""Bytes of dense elements up to which Python compares them as two strings: numpy needs ten times as long to begin."""
 MIN_COMPUTED_BYTES = 1 << 20
 """Bytes of snapshots from which a smaller result is computed instead: a program costs more than copying less."""
 
@@ -72,6 +75,10 @@ class ElementSnapshot:
         found = (self.leaf if self.part is None else self.value)()
         if found is None or found.buffer is None or self.bytes > MAX_COMPARED_BYTES:
             return False
+        if self.part is None and self.bytes <= MAX_BYTES_COPIED_TO_COMPARE:
+            space = device(found.device).address_space(uint8)
+            if space is not None:
+                return _bytes(space, memory) == _bytes(space, found.buffer)
         part = self.part or _whole(found)
         now, then = _elements(found, part, memory), _elements(found, _whole(found), found.buffer)
         return bool(np.array_equal(now, then))
@@ -137,6 +144,11 @@ def _part(x: Handle, read: Value, base: Base) -> MemoryPart | None:
     found, type, whole = layout(x), read.type, base.value.type
     offset: Any = found.offset
     return MemoryPart(type.shape, found.strides, offset) if type.bytes < whole.bytes else None  # type: ignore[operator]
+
+
+def _bytes(space: memoryview, memory: DeviceBuffer) -> bytes:
+    """Copy the bytes of memory."""
+    return space[memory.address : memory.address + memory.bytes].tobytes()
 
 
 def _whole(value: Value) -> MemoryPart:
