@@ -24,11 +24,13 @@ LAYERS: list[set[str]] = [
     {"nn", "optim", "data", "serialization"},
     {"language", "simt", "custom", "saved"},
     {"viewer"},
-    {"profile", "sparse", "distributed", "serve", "interop", "onnx"},
+    {"profile", "sparse", "distributed", "interop", "onnx"},
+    {"engines"},
+    {"serve"},
     {"logging", "memory", "profiler", "tensorboard", "testing", "utils", "torch"},
     {"__main__", "demo", PACKAGE.name},
 ]
-FEATURES = LAYERS[-3]
+FEATURES = LAYERS[-5]
 """Features import the layers above them, never each other."""
 
 

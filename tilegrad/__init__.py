@@ -56,6 +56,7 @@ _LAZY = {
     **dict.fromkeys(("load", "load_safetensors", "save", "save_safetensors"), "serialization"),
     **dict.fromkeys(("cond", "scan", "while_loop"), "control"),
     **dict.fromkeys(("export", "load_program"), "saved.exported"),
+    "engine": "engines.create",
     "kernel": "language.kernel",
     "op": "custom.operator",
     **dict.fromkeys(("Config", "autotune", "cdiv", "heuristics", "next_power_of_2"), "language.tuning"),
@@ -67,8 +68,8 @@ _LAZY = {
 _WITH_INDICES = {"adaptive_max_pool1d": "adaptive_max_pool1d_with_indices"}
 """Functions that return indices, too, as those of the same names in `torch`."""
 _PACKAGES = (
-    "amp", "autograd", "backend", "cpp", "cuda", "custom", "data", "language", "linalg", "logging", "memory", "nn",
-    "onnx", "optim", "profile", "profiler", "serialization", "tensorboard", "testing", "utils",
+    "amp", "autograd", "backend", "cpp", "cuda", "custom", "data", "engines", "language", "linalg", "logging", "memory",
+    "nn", "onnx", "optim", "profile", "profiler", "serialization", "tensorboard", "testing", "utils",
 )  # fmt: skip
 """Packages that are imported when they are first used."""
 _DISTRIBUTIONS = ("simt", "torch")

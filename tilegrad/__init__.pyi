@@ -10,6 +10,7 @@ from tilegrad.control import cond as cond
 from tilegrad.control import scan as scan
 from tilegrad.control import while_loop as while_loop
 from tilegrad.custom.operator import op as op
+from tilegrad.engines.create import engine as engine
 from tilegrad.functions.autocasting import get_float32_matmul_precision as get_float32_matmul_precision
 from tilegrad.functions.autocasting import set_float32_matmul_precision as set_float32_matmul_precision
 from tilegrad.functions.promotion import can_cast as can_cast
@@ -90,6 +91,7 @@ from . import cpp as cpp
 from . import cuda as cuda
 from . import custom as custom
 from . import data as data
+from . import engines as engines
 from . import errors as errors
 from . import functional
 from . import language as language
@@ -171,6 +173,8 @@ __all__ = [
     "double",
     "dtype",
     "enable_grad",
+    "engine",
+    "engines",
     "errors",
     "explain",
     "export",

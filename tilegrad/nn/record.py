@@ -87,7 +87,7 @@ class _NetworkRecorder:
         except TypeError as problem:
             raise ArgumentError(f"the example does not fit {type(model).__name__}.forward: {problem}") from None
         leaves, self.structure = flatten(dict(self.bound.arguments))
-        arguments = _named_arguments(self.bound)
+        arguments = named_arguments(self.bound)
         unknown = set(dynamic) - set(arguments)
         if unknown:
             raise ArgumentError(f"dynamic names {min(unknown)!r}, but the arguments are {', '.join(arguments)}")
@@ -236,7 +236,7 @@ def _distinct(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: x for name, x in state.items() if first[id(x)] == name}
 
 
-def _named_arguments(bound: inspect.BoundArguments) -> dict[str, Any]:
+def named_arguments(bound: inspect.BoundArguments) -> dict[str, Any]:
     """Name the arguments of a call; those that `*` collects are numbered."""
     found: dict[str, Any] = {}
     for name, x in bound.arguments.items():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import IO, Any
 
 import numpy as np
 
 from ..errors import ArgumentError, ShapeError
 from ..functional import tensor
+from ..ir.dtype import DType
 from ..nn import Buffer, Module, Parameter
 from ..serialization.files import Source
 from ..tensor import Tensor
@@ -22,6 +24,7 @@ from .values import CONVERSIONS, Narrow
 
 DOMAINS = {"ai.onnx": "", "": ""}
 """Names of domains that mean the same."""
+WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 MAX_READ_ELEMENTS = 64
 """Larger constants of integers are buffers, unless an operator reads them to know a shape."""
 
@@ -57,6 +60,11 @@ class OnnxModule(Module):
     def output_names(self) -> list[str]:
         """The names of the outputs."""
         return list(self._scope.outputs)
+
+    @property
+    def input_types(self) -> dict[str, tuple[DType, tuple[int | str, ...]]]:
+        """The element types and the shapes of the inputs that are tensors; sizes that vary are words."""
+        return {v.name: found for v in self._given if (found := _declared_type(v)) is not None}
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
         """Run the network; inputs go by place or by name. Several outputs are a tuple."""
@@ -184,6 +192,26 @@ def _of_type(given: Any, kind: TypeProto, name: str) -> Any:
             wanted = ", ".join(map(str, sizes))
             raise ShapeError(f"input {name!r} takes the shape ({wanted}), not {tuple(made.shape)}")
     return made if element.is_own else Narrow(made, element.name)
+
+
+def _declared_type(value: ValueInfoProto) -> tuple[DType, tuple[int | str, ...]] | None:
+    """Return the type that a file declares for an input; sizes without names are called `n` and `NAME_AXIS`."""
+    kind = None if value.type is None else value.type.tensor_type
+    held = None if kind is None else ELEMENT_TYPES[kind.elem_type].held
+    if kind is None or kind.shape is None or held is None:
+        return None
+    words = re.sub(r"\W", "_", value.name, flags=re.ASCII)
+    shape = [
+        d.dim_value
+        if d.dim_value
+        else d.dim_param
+        if WORD.fullmatch(d.dim_param or "")
+        else f"{words}_{n}"
+        if n
+        else "n"
+        for n, d in enumerate(kind.shape.dim)
+    ]
+    return held, tuple([x for x in shape if x is not None])
 
 
 def _uses(scope: Scope) -> dict[str, set[str]]:
