@@ -4,7 +4,7 @@
 
 CUPTI times kernels in the hardware; a profile takes its times, too, and must find them again for its launches. Where it
 is missing or refused, bursts between two events are the reference: many runs in a row, so that the host's gaps and the
-cost of the events do not count. All sides alternate, on a warm GPU.
+cost of the events do not count. All sides alternate, on a warm GPU. Steps are timed with and without a profile, too.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import tilegrad as tg
+from bench import networks
 from tilegrad.backend.cuda import activity
 from tilegrad.backend.cuda.watching import event_pair_cost
 from tilegrad.errors import DeviceError
@@ -144,6 +145,41 @@ def row(
     return found | {"do_bench_us": statistics.median(truths)}
 
 
+STEPS = (("alexnet", 128, False, 20), ("alexnet", 128, True, 20), ("mlp", 64, False, 200))
+"""Networks, batches, whether their products are in bfloat16, and steps between two looks at the clock."""
+
+
+def step_cost(network: str, size: int, low: bool, count: int) -> dict[str, Any]:
+    """Time jitted training steps with and without a profile, in turns."""
+    step = networks.Training(tg, network, networks.batch(network, (size,)), tg.jit, low, "cuda")
+
+    def timed() -> float:
+        tg.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(count):
+            step()
+        tg.cuda.synchronize()
+        return (time.perf_counter() - start) * 1e6 / count
+
+    for _ in range(3):
+        timed()
+    without, with_profile = [], []
+    for n in range(ROUNDS + 1):
+        off = timed()
+        with profile() as prof:
+            on = timed()
+        if n:  # the first profile opens CUPTI
+            without.append(off)
+            with_profile.append(on)
+    launches = prof.timeline.launches
+    untimed = sorted({r.name for r in launches if not r.timed})
+    name = f"{network} {size}{' bfloat16' if low else ''}"
+    found: dict[str, Any] = {"step": name, "us": statistics.median(without)}
+    found["profiled_us"] = statistics.median(with_profile)
+    found["cost"] = statistics.median(on / off - 1 for off, on in zip(without, with_profile, strict=True))
+    return found | {"launches": len(launches), "timed": sum(r.timed for r in launches), "untimed": untimed}
+
+
 def main(arguments: list[str]) -> int:
     gpu = device("cuda")
     reason = "libcupti is not installed"
@@ -164,6 +200,10 @@ def main(arguments: list[str]) -> int:
             found = {"name": name, "failed": f"{type(problem).__name__}: {str(problem)[:300]}"}
         rows.append(found)
         print(json.dumps(found), flush=True)
+    steps = []
+    for network, size, low, count in STEPS:
+        steps.append(step_cost(network, size, low, count))
+        print(json.dumps(steps[-1]), flush=True)
     asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     driver = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip().split("\n")[0]
     measured = [r for r in rows if "difference" in r]
@@ -176,9 +216,10 @@ def main(arguments: list[str]) -> int:
         "profiler_clock": prof.timeline.launches[0].clock,
         "event_pair_ns": event_pair_cost(gpu, gpu.queue),  # type: ignore[attr-defined, arg-type]
         "within_3_percent": sum(abs(r["difference"]) <= TOLERANCE for r in measured),
+        "steps": steps,
         "rows": rows,
     }
-    print({name: value for name, value in record.items() if name != "rows"}, flush=True)
+    print({name: value for name, value in record.items() if name not in ("rows", "steps")}, flush=True)
     if "--out" in arguments:
         with open(arguments[arguments.index("--out") + 1], "w") as file:
             json.dump(record, file, indent=1)

@@ -1,5 +1,5 @@
 """Run the program of one row once: `python -m bench.first_second.child LIBRARY PROGRAM FLAGS`; flags are letters: j
-(jit), s (small), c (checked). Prints one line of JSON.
+(jit), s (small), c (checked), g (on a GPU). Prints one line of JSON.
 """
 
 import time
@@ -26,7 +26,7 @@ def main() -> None:
     else:
         module, _, function = program.partition(":")
     jit = library.jit if "j" in flags and name == "tilegrad" else lambda step: step
-    session = Session(library, jit, "s" in flags, "c" in flags, START)
+    session = Session(library, jit, "s" in flags, "c" in flags, START, "cuda" if "g" in flags else "cpu")
     session.end = START + imported
     getattr(importlib.import_module(f"bench.first_second.{module}"), function)(library, session)
     if program == "imports:nothing":

@@ -70,6 +70,13 @@ def gpt(torch: Any, session: Session) -> None:
     _train(torch, session, model, batch, torch.optim.AdamW(model.parameters(), lr=1e-3))
 
 
+def gpt2(torch: Any, session: Session) -> None:
+    words, count, length, width, layers = (256, 2, 8, 48, 1) if session.small else (50257, 2, 1024, 768, 12)
+    model = session.weights(networks.gpt(torch.nn, words, length, width, layers, 12))
+    batch = session.integers(words, count, length), session.integers(words, count * length)
+    _train(torch, session, model, batch, torch.optim.AdamW(model.parameters(), lr=1e-4), 1)
+
+
 def lstm(torch: Any, session: Session) -> None:
     model = session.weights(networks.lstm(torch.nn))
     batch = session.integers(256, 32, 64), session.integers(256, 32 * 64)

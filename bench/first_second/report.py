@@ -24,14 +24,16 @@ COLD, WARM = "tilegrad cold", "tilegrad warm"
 
 
 def first_second_part(folder: Path) -> str:
-    """The section, from the newest record in a folder; empty without one."""
-    files = sorted(folder.glob("cpu-first-second-2*.json"))
+    """The section, from the newest records of a CPU and of a GPU in a folder; empty without one."""
+    newest = {kind: sorted(folder.glob(f"{kind}-first-second-2*.json"))[-1:] for kind in ("cpu", "h200")}
+    files = [file for found in newest.values() for file in found]
     if not files:
         return ""
-    found = json.loads(files[-1].read_text())
-    rows = [line(found["rows"][name]) for name in BY_NAME if name in found["rows"]]
-    rounds = found.get("rounds", 3)
-    return HEAD.format(source=f"bench/results/{files[-1].name}", rounds=rounds) + "\n".join(rows) + "\n"
+    records = [json.loads(file.read_text()) for file in files]
+    known = {name: record for found in records for name, record in found["rows"].items()}
+    rows = [line(known[name]) for name in BY_NAME if name in known]
+    source = "` and `".join(f"bench/results/{file.name}" for file in files)
+    return HEAD.format(source=source, rounds=records[0].get("rounds", 3)) + "\n".join(rows) + "\n"
 
 
 def line(record: dict[str, Any]) -> str:

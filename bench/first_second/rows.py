@@ -21,6 +21,8 @@ class Row(NamedTuple):
     """Whether the peak memory of the process is compared, not its time."""
     rival: str = "torch"
     tolerance: float = 2e-3
+    gpu: bool = False
+    """Whether it runs on the first GPU; such rows are measured where they are named."""
 
     @property
     def contenders(self) -> tuple[str, str, str]:
@@ -40,6 +42,7 @@ SECONDS = "import to the end of the second step"
 NEW = "a new length"
 LARGE = "first calls on 16 M elements"
 TINY = "10,000 tiny operations"
+GPU = "on a GPU: import to the end of the first step"
 ROWS = [
     *(Row(n, p, f"{t}: {SECONDS}", 1.2, 0.8) for n, (p, t) in TRAINED.items()),
     *(Row(f"{n}_jit", p, f"{t}, `jit`: {SECONDS}", 0.5, 0.12, jit=True, rival="jax") for n, (p, t) in TRAINED.items()),
@@ -75,19 +78,21 @@ ROWS = [
     Row("first_layer_norm", "large:layer_norm", f"{LARGE}: layer norm", 1.25),
     Row("first_matmul", "large:matmul", "first calls: matmul 1024", 1.25),
     Row("first_convolution", "large:convolution", "first calls: convolution 16 x 96 x 26² → 256", 1.25),
+    Row("gpu_resnet18", "deep_networks:resnet18", f"ResNet-18 at 32 x 32, {GPU}", 2.0, 1.2, gpu=True),
+    Row("gpu_gpt2", "networks:gpt2", f"GPT-2 small, 2 x 1024, {GPU}", 2.0, 1.2, gpu=True),
     Row("import", "imports:nothing", "`import tilegrad` over `import numpy`", 1.3, rival="numpy"),
 ]
 BY_NAME = {row.name: row for row in ROWS}
 
 
 def find(names: list[str]) -> list[Row]:
-    """Find rows by their names, or all whose names begin with one that ends with a star; without names all.
+    """Find rows by their names, or all whose names begin with one that ends with a star; without names all of the CPU.
 
     >>> [row.name for row in find(["new_l*", "vae"])]
     ['new_linear', 'vae']
     """
     found = []
-    for name in names or ["*"]:
+    for name in names or [row.name for row in ROWS if not row.gpu]:
         fitting = [row for row in ROWS if row.name == name or (name[-1:] == "*" and row.name.startswith(name[:-1]))]
         if not fitting:
             raise SystemExit(f"no row {name!r}; there are {', '.join(BY_NAME)}")

@@ -39,7 +39,9 @@ class Settings(NamedTuple):
 def once(row: Row, contender: str, settings: Settings, cache: str, checked: bool = False) -> dict[str, Any]:
     """Run a program in a process; with `error` if it did not end well."""
     library = contender.split()[0]
-    flags = "".join(letter for letter, wanted in zip("jsc", (row.jit, settings.small, checked), strict=True) if wanted)
+    flags = "".join(
+        letter for letter, wanted in zip("jscg", (row.jit, settings.small, checked, row.gpu), strict=True) if wanted
+    )
     command = [sys.executable, "-m", "bench.first_second.child", library, row.program, f"-{flags}"]
     own = turns.environment(Contender(library, "", "", {"TILEGRAD_CACHE": cache, "TILEGRAD_LOCK": "off"}))
     try:
@@ -146,7 +148,8 @@ def run(rows: Sequence[Row], settings: Settings, file: Path | None = None) -> di
 
 def keep(result: dict[str, Any], file: Path) -> None:
     """Write records to a file; rows that were not measured again stay."""
-    older = file if file.exists() else max(file.parent.glob("cpu-first-second-2*.json"), default=None)
+    kind = file.name.partition("-")[0]
+    older = file if file.exists() else max(file.parent.glob(f"{kind}-first-second-2*.json"), default=None)
     known = json.loads(older.read_text())["rows"] if older else {}
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(result | {"rows": known | result["rows"]}, indent=1) + "\n")

@@ -11,11 +11,13 @@ import numpy as np
 
 class Session:
     """One run of one program. `jit` compiles a step, or is the identity; `small` asks for the smallest sizes; a checked
-    run gives the parameters and the noise of every library the same values.
+    run gives the parameters and the noise of every library the same values; data and models live on `device`.
     """
 
-    def __init__(self, library: Any, jit: Callable[[Any], Any], small: bool, checked: bool, start: float) -> None:
-        self.library, self.jit, self.small, self.checked = library, jit, small, checked
+    def __init__(
+        self, library: Any, jit: Callable[[Any], Any], small: bool, checked: bool, start: float, device: str = "cpu"
+    ) -> None:
+        self.library, self.jit, self.small, self.checked, self.device = library, jit, small, checked, device
         self.start, self.end, self.units = start, start, 1
         self.is_drawn = False
         """Whether random numbers of the library decide the results of an unchecked run."""
@@ -24,10 +26,14 @@ class Session:
         self.generator = np.random.default_rng(0)
 
     def normal(self, *shape: int) -> Any:
-        return self.library.from_numpy(self.generator.standard_normal(shape, dtype=np.float32))
+        return self._placed(self.generator.standard_normal(shape, dtype=np.float32))
 
     def integers(self, high: int, *shape: int) -> Any:
-        return self.library.from_numpy(self.generator.integers(0, high, shape))
+        return self._placed(self.generator.integers(0, high, shape))
+
+    def _placed(self, array: np.ndarray[Any, Any]) -> Any:
+        made = self.library.from_numpy(array)
+        return made if self.device == "cpu" else made.to(self.device)
 
     def noise(self, like: Any) -> Any:
         """Draw normal numbers as the library does; in a checked run the same for all."""
@@ -46,7 +52,7 @@ class Session:
             with self.library.no_grad():
                 for p, w in zip(parameters, drawn([tuple(p.shape) for p in parameters]), strict=True):
                     p.copy_(self.library.from_numpy(w))
-        return model
+        return model if self.device == "cpu" else model.to(self.device)
 
     def begin(self, units: int = 1) -> None:
         """Start the clock anew: what comes before is not counted. The time is given per unit."""

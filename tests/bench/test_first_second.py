@@ -47,6 +47,7 @@ def test_every_program_exists() -> None:
         assert callable(getattr(import_module(f"bench.first_second.{module}"), function)), row.name
     with pytest.raises(SystemExit, match="no row 'vea'"):
         find(["vea"])
+    assert not any(row.gpu for row in find([])), "a machine without a GPU measures the others"
 
 
 def test_a_row_is_measured_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

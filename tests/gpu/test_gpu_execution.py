@@ -162,7 +162,8 @@ def test_checked_runs_name_the_index(gpu: CudaDevice) -> None:
 
 
 def test_out_of_memory(gpu: CudaDevice) -> None:
-    kept = tg.zeros(1 << 28, device="cuda").realize()
+    count = (1 << 28) + 31  # a size that no other test uses
+    kept = tg.zeros(count, device="cuda").realize()
     with pytest.raises(OutOfMemoryError, match="smaller batch") as caught:
         gpu.allocate(gpu.properties.total_memory)
     assert "1.00 GiB" in str(caught.value)
@@ -170,10 +171,11 @@ def test_out_of_memory(gpu: CudaDevice) -> None:
 
 
 def test_the_largest_tensors_are_named(gpu: CudaDevice) -> None:
-    kept = tg.zeros(1 << 28, device="cuda").realize()
+    count = (1 << 28) + 31  # a size that no other test uses
+    kept = tg.zeros(count, device="cuda").realize()
     with pytest.raises(OutOfMemoryError) as caught:
         tg.ones(1 << 37, device="cuda").realize()
-    (line,) = (line for line in str(caught.value).split("\n") if "float32[268435456]" in line)
+    (line,) = (line for line in str(caught.value).split("\n") if f"float32[{count}]" in line)
     assert line.split()[:2] == ["1.00", "GiB"]
     assert "test_gpu_execution.py:" in line
     assert kept[-1].item() == 0
