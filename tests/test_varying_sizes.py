@@ -19,6 +19,7 @@ from tilegrad.errors import TilegradError
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ir.size import known
 from tilegrad.lazy import realize
+from tilegrad.lazy.known_programs import forget_programs
 from tilegrad.ops.bind_sizes import with_sizes
 from tilegrad.runtime.device import device
 
@@ -47,6 +48,12 @@ def trained(layer: Any, *shape: int) -> tg.Tensor:
     return tg.cat([loss.reshape(1), *[p.grad.flatten()[:2] for p in layer.parameters()]])
 
 
+def attended(x: tg.Tensor, following: tg.Tensor) -> tg.Tensor:
+    """Attention over a sequence and one more element: loops over `n + 1`."""
+    both = tg.cat([x, following], 2)
+    return tg.softmax(both @ both.mT, -1) @ both
+
+
 tg.manual_seed(0)
 LINEAR, GRU, LSTM, RNN = nn.Linear(4, 3), nn.GRU(4, 5), nn.LSTM(4, 5, 2), nn.RNN(4, 5, bidirectional=True)
 CONV, NORM, ATTENTION = nn.Conv1d(3, 4, 3, padding=1), nn.LayerNorm(4), nn.MultiheadAttention(4, 2, batch_first=True)
@@ -70,6 +77,7 @@ PROGRAMS: dict[str, Program] = {
     "running": lambda n, m: numbers(n, m).cumsum(0).cumsum(1),
     "sorted": lambda n, m: numbers(n, m + 1).sort(1).values,
     "ranges": lambda n, m: tg.arange(n) * 2 + tg.arange(n + m)[:n],
+    "attended": lambda n, m: attended(numbers(1, 4, n + 1, 4), numbers(1, 4, 1, 4)),
     "triangle": lambda n, m: numbers(n, n).masked_fill(tg.tril(tg.ones(n, n)) == 0, -1.0),
     "windows": lambda n, m: numbers(n + 3).unfold(0, 3, 1).sum(1),
     "diagonal": lambda n, m: numbers(n, n + 2).diagonal(),
@@ -99,7 +107,11 @@ def exact_sizes(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]]
             patch.setattr(realize, "_for_all_sizes", lambda *given: False)
             patch.setattr(realize, "_programs", {})
             patch.setattr(realize, "_numbers", {})
-            return work()
+            forget_programs()  # or each would find the other's
+            try:
+                return work()
+            finally:
+                forget_programs()
 
     return exactly
 

@@ -137,6 +137,7 @@ def _accumulate(
     m, k, n = axes
     shape = (emitter.block[m], emitter.block[n])
     names = [emitter.assign("acc", tile.Full(shape, _zero(e), e.dtype)) for e in sums]
+    extents = {column: extent_of(emitter, column.extent) for column in flat.columns}
     before, known, masks = emitter.body, dict(emitter.known), dict(emitter.masks)
     outer = [(column, emitter.fresh("k")) for column in flat.columns[:-1]]
     emitter.variables |= outer
@@ -145,7 +146,7 @@ def _accumulate(
     products = [Accumulation(*found) for found in zip(names, narrow, map(precision_of, sums), strict=True)]
     body = _along(emitter, products, axes, target.masks_are_cheap)
     for column, variable in reversed(outer):
-        body = [For(variable, Literal(0), extent_of(emitter, column.extent), Literal(1), tuple(body))]
+        body = [For(variable, Literal(0), extents[column], Literal(1), tuple(body))]
     emitter.body = before + body
     if not single:
         emitter.known, emitter.masks = known, masks

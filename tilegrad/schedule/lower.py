@@ -143,6 +143,7 @@ class _Lowering:
         accumulators = [self._accumulator(emitter, e) for e in reductions]
         scans = self._scans(emitter, [e.body for e in reductions] + [s.expr for s in stores])
         carried = [self._carried(emitter, e) for e in scans]
+        extents = {column: extent_of(emitter, column.extent) for column in self.looped}
         outer_body, outer_known, outer_masks = emitter.body, dict(emitter.known), dict(emitter.masks)
         emitter.body = []
         indices = [(c, emitter.fresh("k")) for c in self.looped]
@@ -169,7 +170,7 @@ class _Lowering:
         for column, name in reversed(indices[:-1] if once else indices):
             step = self.looped[column]
             begin = tile.Full((), Literal(0), int64) if name in emitter.long else Literal(0)
-            body = [For(name, begin, extent_of(emitter, column.extent), Literal(step), tuple(body))]
+            body = [For(name, begin, extents[column], Literal(step), tuple(body))]
         emitter.body = outer_body + body
         emitter.known, emitter.masks = outer_known, outer_masks
         emitter.bound.pop(inner, None)
