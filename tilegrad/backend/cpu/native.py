@@ -112,8 +112,7 @@ def code() -> objects.LinkedCode:
     symbols["type_error"] = ctypes.addressof(ctypes.c_void_p.in_dll(python, "PyExc_TypeError"))
     image = objects.cached_object("the runtime", source(), objects.host(), optimise=True)
     linked = objects.link([image], names, symbols)
-    for owner in (linked, objects.linker()):  # buffers may outlive all other objects of the interpreter
-        python.Py_IncRef(ctypes.py_object(owner))
+    python.Py_IncRef(ctypes.py_object(linked))  # buffers may outlive all other objects of the interpreter
     return linked
 
 

@@ -12,16 +12,13 @@ from functools import cache
 from itertools import count
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-import llvmlite.binding as llvm
-
 from ...config import settings
+from ...deferred import part
 from ...errors import CompileError
 from ...runtime import events
 from ...runtime.cache import key, shared
 from ...runtime.index_faults import SYMBOL
 from ...runtime.singletons import guarded, once
-
-guarded(llvm.ffi.lib._lock._lock)  # a child forked while another thread is in LLVM would deadlock
 
 AVX2 = frozenset({"avx", "avx2", "fma", "f16c"})
 VECTOR_FEATURES: Mapping[str, frozenset[str]] = {
@@ -45,22 +42,47 @@ class HostProcessor(NamedTuple):
 
 
 @once
+def _llvm() -> Any:
+    """Load LLVM, which takes longer than to find code on disk and to map it."""
+    import llvmlite.binding as llvm
+
+    guarded(llvm.ffi.lib._lock._lock)  # a child forked while another thread is in LLVM would deadlock
+    return llvm
+
+
 def host() -> HostProcessor:
-    """Detect the processor of this machine.
+    """Return the processor of this machine."""
+    return HostProcessor(*_detected()[:3])
+
+
+def version() -> str:
+    """Return the version of LLVM."""
+    return _detected()[3]
+
+
+@once
+def _detected() -> tuple[str, ...]:
+    recorded = part("backend.cpu.host_record", "recorded")
+    return _detect() if recorded is None else recorded(_detect)
+
+
+def _detect() -> tuple[str, ...]:
+    """Detect the processor of this machine, and the version of LLVM.
 
     LLVM's guess of the model is wrong in virtual machines, its list of features is right: the model is taken from the
     features, as one of the levels that x86-64 defines.
     """
-    _initialise()
-    features = llvm.get_host_cpu_features()
+    llvm = _initialised()
+    features, triple = llvm.get_host_cpu_features(), llvm.get_process_triple()
+    version = ".".join(map(str, llvm.llvm_version_info))
     if platform.machine().lower() not in ("x86_64", "amd64"):
-        return HostProcessor(llvm.get_process_triple(), llvm.get_host_cpu_name(), features.flatten())
+        return triple, llvm.get_host_cpu_name(), features.flatten(), version
     features = permitted_features(features, settings().vectors)
     v4 = all(features.get(f"avx512{part}") for part in ("f", "bw", "cd", "dq", "vl"))
     v3 = all(features.get(part) for part in ("avx2", "fma", "bmi2", "f16c"))
     level = "-v4" if v4 else "-v3" if v3 else "-v2" if features.get("sse4.2") else ""
     flags = ",".join(f"{'+' if present else '-'}{name}" for name, present in sorted(features.items()))
-    return HostProcessor(llvm.get_process_triple(), f"x86-64{level}", flags)
+    return triple, f"x86-64{level}", flags, version
 
 
 def permitted_features(features: Mapping[str, bool], vectors: str) -> dict[str, bool]:
@@ -79,13 +101,13 @@ def permitted_features(features: Mapping[str, bool], vectors: str) -> dict[str, 
 
 
 class LinkedCode:
-    """Linked machine code; it stays mapped as long as this object lives."""
+    """Linked machine code; it stays mapped as long as this object lives, and so do its owners."""
 
-    def __init__(self, tracker: Any, names: Sequence[str], checks_indices: bool = False) -> None:
-        self._tracker = tracker
+    def __init__(self, addresses: Mapping[str, int], owners: Sequence[Any], checks_indices: bool = False) -> None:
+        self._owners = owners
         self.checks_indices = checks_indices
         """Whether the code may report an out-of-range index."""
-        self.addresses: dict[str, int] = {name: int(tracker[name]) for name in names}
+        self.addresses = addresses
 
 
 def compile_kernels(
@@ -123,11 +145,6 @@ def compile_object(name: str, ir: str, host: HostProcessor, *, optimise: Optimis
         raise CompileError(f"kernel {name}: LLVM could not generate code: {e}") from e
 
 
-def version() -> str:
-    """Return the version of LLVM."""
-    return ".".join(map(str, llvm.llvm_version_info))
-
-
 def assembly(name: str, ir: str, host: HostProcessor, *, optimise: Optimise = False) -> str:
     """Return the assembly of a module."""
     machine = _machine(host)
@@ -135,8 +152,13 @@ def assembly(name: str, ir: str, host: HostProcessor, *, optimise: Optimise = Fa
 
 
 def link(objects: Sequence[bytes], names: Sequence[str], symbols: Mapping[str, int] = {}) -> LinkedCode:
-    """Link object files; `symbols` gives the addresses of names that they do not define."""
-    library = llvm.JITLibraryBuilder()
+    """Link object files; `symbols` gives the addresses of names that they lack. LLVM links what cannot be mapped."""
+    checks_indices = any(SYMBOL.encode() in data for data in objects)
+    mapped = part("backend.cpu.map_objects", "map_objects")
+    code = None if mapped is None else mapped(objects, symbols)
+    if code is not None and all(name in code.exported for name in names):
+        return LinkedCode({name: code.exported[name] for name in names}, [code], checks_indices)
+    library = _llvm().JITLibraryBuilder()
     for data in objects:
         library.add_object_img(data)
     for symbol, address in symbols.items():
@@ -146,7 +168,7 @@ def link(objects: Sequence[bytes], names: Sequence[str], symbols: Mapping[str, i
         library.export_symbol(name)
     try:
         tracker = library.link(linker(), f"library{next(_libraries)}")
-        return LinkedCode(tracker, names, any(SYMBOL.encode() in data for data in objects))
+        return LinkedCode({name: int(tracker[name]) for name in names}, [tracker, linker()], checks_indices)
     except RuntimeError as e:
         raise CompileError(f"{', '.join(names[:3])}: the machine code does not link: {e}") from e
 
@@ -155,28 +177,30 @@ _libraries = count()
 
 
 @once
-def _initialise() -> None:
+def _initialised() -> Any:
+    llvm = _llvm()
     llvm.initialize_native_target()  # all targets would take 6 ms
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()
+    return llvm
 
 
 @once
 def linker() -> Any:
     """Return the JIT linker."""
-    _initialise()
-    return llvm.create_lljit_compiler(suppress_errors=True)
+    return _initialised().create_lljit_compiler(suppress_errors=True)
 
 
 @cache
 def _machine(host: HostProcessor) -> Any:
     """Return the target machine, created once: creating it takes as long as compiling a small kernel."""
     # Level 2 of code generation: at level 0 LLVM aborts the process on AVX-512 code.
-    target = llvm.Target.from_triple(host.triple)
+    target = _initialised().Target.from_triple(host.triple)
     return target.create_target_machine(cpu=host.cpu, features=host.features, opt=2, jit=True)
 
 
 def _module(name: str, ir: str, machine: Any, optimise: Optimise) -> Any:
+    llvm = _llvm()
     try:
         module = llvm.parse_assembly(ir)
         module.verify()

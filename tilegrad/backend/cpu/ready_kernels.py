@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.graph import TensorType, Value
 from ...ir.scalar import Expr, Index
-from ...ops.product_form import product_forms
 from ...runtime.buffer import DeviceBuffer
 from ...runtime.executable import Runner
 from .buffer_factory import buffer_factory
@@ -91,6 +90,7 @@ class CpuKernels:
 
     def product(self, value: Value, x: SourceLayout, y: SourceLayout) -> Runner | None:
         """Return a runner for a sum of products, or None if no kernel has its form."""
+        from ...ops.product_form import product_forms
         from .generic_products import StridedOperand, generic_product
 
         dtype = value.dtype

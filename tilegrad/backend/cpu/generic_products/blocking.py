@@ -10,7 +10,7 @@ from ..costs import MIN_SPLIT_NS
 from ..native import WORD_BYTES
 from ..target import Target
 from .description import DOTS, MAX_DEPTH, PACKED, ROW_BLOCKS, ROWS, WORDS, BlockShape
-from .function_builder import ElementFormat
+from .element_format import ElementFormat
 
 if TYPE_CHECKING:
     from .code import ProductCode

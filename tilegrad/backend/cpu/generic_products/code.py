@@ -14,7 +14,7 @@ from ..target import Target, target
 from ..task_table import ArgumentPatch, TaskTable
 from .blocking import cached_rows
 from .description import BlockShape, block_shape
-from .function_builder import ElementFormat
+from .element_format import ElementFormat
 
 ENTRIES = ("prepare", "multiply", "finish", "alone")
 DATA = 5

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..target import Target
-from .function_builder import ElementFormat
+from .element_format import ElementFormat
 
 WORDS = (
     *("counter", "tasks", "instances", "method", "splits", "row_blocks", "column_blocks"),

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 
 from ..emit import I64, PTR, LlvmValue, Type, constant
 from .description import MAX_DOT_COLUMNS, BlockShape
+from .element_format import ElementFormat
 from .emit_packing import load_element
-from .function_builder import ElementFormat, FunctionBuilder
+from .function_builder import FunctionBuilder
 
 FENCE = 'call void asm sideeffect "", "~{memory}"()'
 """A barrier that keeps LLVM from loading operands of the next step early, for which there are no registers."""

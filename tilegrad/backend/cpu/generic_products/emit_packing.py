@@ -9,7 +9,8 @@ from __future__ import annotations
 from .. import vectors
 from ..code.nests import transpose_square
 from ..emit import I64, PTR, LlvmValue, Type, constant
-from .function_builder import ElementFormat, FunctionBuilder
+from .element_format import ElementFormat
+from .function_builder import FunctionBuilder
 
 MIN_RUN_SHARE = 2
 """A run is long if it is at least a vector divided by this."""

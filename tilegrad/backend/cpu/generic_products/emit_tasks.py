@@ -6,8 +6,9 @@ from .. import vectors
 from ..emit import I64, PTR, LlvmValue, Type, constant
 from ..native import WORD_BYTES
 from .description import DOTS, MAX_DEPTH, ROW_BLOCKS, ROWS, WORDS, BlockShape
+from .element_format import ElementFormat
 from .emit_blocks import choose, dot_blocks
-from .function_builder import ElementFormat, FunctionBuilder
+from .function_builder import FunctionBuilder
 
 LEFT, RIGHT, OUT = 1, 2, 3
 """Words of an axis with its strides."""

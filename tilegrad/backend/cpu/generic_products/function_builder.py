@@ -5,28 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from ....ir.dtype import DType
 from .. import vectors
-from ..emit import I64, Builder, LlvmValue, Type, constant, element_type, lane_constants
-from ..target import Target
-
-
-class ElementFormat:
-    """How the elements of a dtype are stored, and as what they are multiplied and summed."""
-
-    def __init__(self, dtype: DType, accumulated: DType, target: Target) -> None:
-        self.dtype, self.accumulated = dtype, accumulated
-        self.lanes = target.lanes(accumulated.bytes)
-        self.stored_bytes, self.bytes = dtype.bytes, accumulated.bytes
-        self.stored = Type(element_type(dtype))
-        self.sum = Type(element_type(accumulated))
-        self.target = target
-        self.has_masks = target.has_masks and dtype.bytes >= target.min_masked_bytes
-
-    @property
-    def of_sums(self) -> ElementFormat:
-        """The format of packed elements and of sums."""
-        return ElementFormat(self.accumulated, self.accumulated, self.target)
+from ..emit import I64, Builder, LlvmValue, Type, constant, lane_constants
+from .element_format import ElementFormat
 
 
 class FunctionBuilder(Builder):

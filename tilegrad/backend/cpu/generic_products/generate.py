@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .description import ROW_BLOCKS, block_shape
+from .element_format import ElementFormat
 from .emit_blocks import (
     block_function,
     blocks_function,
@@ -25,7 +26,7 @@ from .emit_tasks import (
     tables_function,
     task_function,
 )
-from .function_builder import ElementFormat, FunctionBuilder
+from .function_builder import FunctionBuilder
 
 
 def product_ir(format: ElementFormat) -> str:

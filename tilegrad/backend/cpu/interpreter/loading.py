@@ -28,7 +28,7 @@ from ..target import target
 from ..task_table import ArgumentPatch, TaskTable
 from .bytecode import BlockInstruction, BlockProgram, BlockStage, LinearForm
 from .instance_order import common_rows, reads_across, row_segments
-from .opcodes import GROUP_LANES, Opcode, opcode_ir
+from .opcodes import GROUP_LANES, Opcode
 from .registers import MAX_AXES, MIN_BLOCK_LANES, allocate_registers
 
 if TYPE_CHECKING:
@@ -92,6 +92,8 @@ def _object(opcode: Opcode) -> bytes:
     found = store.read(name)
     if found is None:
         with events.timed("compile", opcode.name, "cpu"):
+            from .opcode_code import opcode_ir  # loads the emitters of kernels
+
             found = objects.compile_object(opcode.name, opcode_ir(opcode, target()), host)
         store.write(name, found)
     return found
