@@ -45,6 +45,7 @@ SAME_MEANING = {
     "Reshape": OF_TWO_LEVELS,
     "Scan": OF_TWO_LEVELS,
     "Config": "public names: the settings, and Triton's class of constants to try",
+    "Engine": "public names: what runs a network for inference, and the engine of functions that courses teach",
     "Pad": "one operation: an op of the graph, and the transform of images that torchvision calls so",
 }
 """Class names that two modules define, with the reason why."""

@@ -14,7 +14,7 @@ MODULES = (
     *("tilegrad", "tilegrad.amp", "tilegrad.autograd", "tilegrad.cpp", "tilegrad.custom", "tilegrad.data"),
     *("tilegrad.language", "tilegrad.linalg", "tilegrad.nn", "tilegrad.nn.functional", "tilegrad.nn.init"),
     *("tilegrad.nn.models", "tilegrad.nn.utils", "tilegrad.optim", "tilegrad.optim.lr_scheduler"),
-    *("tilegrad.optim.swa_utils", "tilegrad.random", "tilegrad.serialization"),
+    *("tilegrad.optim.swa_utils", "tilegrad.random", "tilegrad.runtime", "tilegrad.serialization"),
 )
 
 

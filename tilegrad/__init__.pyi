@@ -103,6 +103,7 @@ from . import onnx as onnx
 from . import optim as optim
 from . import profile as profile
 from . import profiler as profiler
+from . import runtime as runtime
 from . import serialization as serialization
 from . import tensorboard as tensorboard
 from . import testing as testing
@@ -237,6 +238,7 @@ __all__ = [
     "result_type",
     "rms_norm",
     "rrelu",
+    "runtime",
     "save",
     "save_safetensors",
     "scan",

@@ -37,6 +37,7 @@ PAGES = {
     "tilegrad.amp": "Mixed precision",
     "tilegrad.linalg": "Linear algebra",
     "tilegrad.random": "Random numbers",
+    "tilegrad.runtime": "Engines, memory planning",
     "tilegrad.serialization": "Checkpoints",
     "tilegrad.language": "The tile language",
     "tilegrad.custom": "User-defined operators",

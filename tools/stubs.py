@@ -230,6 +230,7 @@ def stubs() -> dict[Path, str]:
         ROOT / "tilegrad/optim/lr_scheduler.pyi": package(tg.optim.lr_scheduler),
         ROOT / "tilegrad/optim/swa_utils.pyi": package(tg.optim.swa_utils),
         ROOT / "tilegrad/data/__init__.pyi": package(tg.data),
+        ROOT / "tilegrad/runtime/__init__.pyi": package(tg.runtime),
     }
 
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from ..ir.graph import Value
 from ..ir.program import Argument, Copy, Launch, Program, ProgramBuffer, Role, Step, uses
 from ..ir.size import Dim, Size
+from ..runtime.arena import Lifetime, plan_arena
 from ..runtime.choice import Choice, Lock
 from ..runtime.device import LaunchListener
 from .group import Group, Schedule
 from .instances import Lowered
 from .lower import lower
-from .memory import Lifetime, plan
 
 
 def assemble(
@@ -169,7 +169,7 @@ def _placed(buffers: list[ProgramBuffer], steps: tuple[Step, ...]) -> tuple[tupl
             first.setdefault(name, n)
             last[name] = n
     temporary = [b for b in buffers if b.role == "temporary" and b.name in first]
-    offsets, arena = plan([Lifetime(b.name, b.type.bytes, first[b.name], last[b.name]) for b in temporary])
+    offsets, arena = plan_arena([Lifetime(b.name, b.type.bytes, first[b.name], last[b.name]) for b in temporary])
     kept = [b for b in buffers if b.role != "temporary" or b.name in first]
     return tuple(b.replaced(offset=offsets[b.name]) if b.name in offsets else b for b in kept), arena
 

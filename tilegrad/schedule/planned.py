@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..ir.graph import Graph, Value
+from ..runtime.arena import Lifetime, plan_arena
 from ..runtime.target_model import TargetModel
 from ..transform.rematerialise import MemoryPlan
 from .fuse import fuse_ordered
 from .group import Schedule
 from .inline import estimated_size
-from .memory import Lifetime, plan
 from .order import order
 from .order_edges import waiting
 
@@ -29,7 +29,7 @@ def planned(graph: Graph, updates: Mapping[int, int] = {}, target: TargetModel =
     plain, waits, back = waiting(graph)
     schedule = order(fuse_ordered(plain, waits, target), updates)
     lives = _lifetimes(schedule, updates)
-    arena = estimated_size(plan(list(lives.values()))[1])
+    arena = estimated_size(plan_arena(list(lives.values()))[1])
     use = [
         sum(estimated_size(x.bytes) for x in lives.values() if x.first <= n <= x.last)
         for n in range(len(schedule.groups))

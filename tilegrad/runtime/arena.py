@@ -20,10 +20,10 @@ class Lifetime(Node):
     last: int
 
 
-def plan(lifetimes: Sequence[Lifetime]) -> tuple[Mapping[str, Dim], Dim]:
+def plan_arena(lifetimes: Sequence[Lifetime]) -> tuple[Mapping[str, Dim], Dim]:
     """Return the offsets of buffers in one arena, and the size of the arena.
 
-    >>> offsets, arena = plan([Lifetime("a", 64, 0, 1), Lifetime("b", 128, 1, 2), Lifetime("c", 64, 2, 3)])
+    >>> offsets, arena = plan_arena([Lifetime("a", 64, 0, 1), Lifetime("b", 128, 1, 2), Lifetime("c", 64, 2, 3)])
     >>> dict(offsets), arena
     ({'b': 0, 'a': 128, 'c': 128}, 192)
     """
