@@ -48,17 +48,10 @@ class RecordedStructure:
         self.values = order
         self.wanted: tuple[int, ...] = key[-1]
         self.inputs: list[tuple[int, ...]] = []
-        self.is_source: list[bool] = []
+        self.is_source = [is_given(entry) for entry in key[:-1]]
         """Whether a value is in memory or a number of the call."""
-        self.in_memory: list[int] = []
-        self.numbers: list[int] = []
-        for value, entry in zip(order, key, strict=False):
-            in_memory = isinstance(entry, TensorType)
-            given = in_memory or isinstance(entry[1], TensorType)
-            if given:
-                (self.in_memory if in_memory else self.numbers).append(len(self.is_source))
-            self.is_source.append(given)
-            self.inputs.append(() if given else _edges(value, entry))
+        for given, entry in zip(self.is_source, key, strict=False):
+            self.inputs.append(() if given else edges_of(entry))
         self.sources: list[StridedSource | None] = [None] * len(order)
         """Where the elements of stored values and of their views are."""
         self.readers: list[list[int]] = [[] for _ in order]
@@ -67,10 +60,21 @@ class RecordedStructure:
                 self.readers[x].append(number)
 
 
-def _edges(value: Value, entry: Any) -> tuple[int, ...]:
-    """List the inputs whose elements are read: the others of an identity only order its computation."""
+def is_given(entry: Any) -> bool:
+    """Whether an entry of a key stands for a value in memory, or for a number of the call."""
+    return isinstance(entry, TensorType) or isinstance(entry[1], TensorType)
+
+
+def given_values(key: Key) -> list[int]:
+    """List the values in memory, then the numbers of the call."""
+    given = [n for n, entry in enumerate(key[:-1]) if is_given(entry)]
+    return sorted(given, key=lambda n: not isinstance(key[n], TensorType))
+
+
+def edges_of(entry: Any) -> tuple[int, ...]:
+    """List the inputs whose elements an entry of a key reads: the others of an identity only order its computation."""
     inputs: tuple[int, ...] = entry[2:]
-    return inputs[:1] if traits_of(type(value)).is_identity else inputs
+    return inputs[:1] if traits_of(entry[0]).is_identity else inputs
 
 
 class OpTraits(NamedTuple):

@@ -12,7 +12,8 @@ from ..runtime.buffer import DeviceBuffer
 from ..runtime.device import Device
 from ..runtime.garbage_collection import collected_seldom
 from .group_step import GroupStep, step_of
-from .node_groups import Key, RecordedStructure, group_key, groups, same_memory
+from .node_groups import Key, RecordedStructure, given_values, group_key, groups, same_memory
+from .repeated_segments import StructureSegment, repeated_segments
 from .step_order import StepSlots, early_order
 
 
@@ -29,27 +30,21 @@ class PlannedStep(NamedTuple):
 
 
 class FirstTierPlan:
-    """The steps for one structure."""
+    """The steps for one structure, or for a segment of one."""
 
-    def __init__(self, key: Key, order: Sequence[Value], place: Device) -> None:
-        recorded = RecordedStructure(key, order)
-        self.slots = len(order)
+    def __init__(self, key: Key, order: Sequence[Value], place: Device, is_segment: bool = False) -> None:
         self.device = place.name
-        self.given = (*recorded.in_memory, *recorded.numbers)
+        self.given = tuple(given_values(key))
         """Slots of the values in memory, then of the numbers."""
         slot_of = list(range(len(order)))
-        found = []
-        for group in groups(recorded):
-            if same_memory(recorded, group):
-                slot_of[group.roots[0]] = slot_of[group.sources[0]]
-            else:
-                step = step_of(recorded, group, group_key(recorded, group), place)
-                sources = tuple([slot_of[n] for n in group.sources])
-                found.append(PlannedStep(step, sources, group.roots, order[group.roots[-1]].location))
-        self.wanted = tuple([slot_of[n] for n in recorded.wanted])
+        segments = [] if is_segment else repeated_segments(key, order)
+        found = _joined(segments, order, slot_of, place) if segments else _grouped(key, order, slot_of, place)
+        self.wanted = tuple([slot_of[n] for n in key[-1]])
+        self.slots = len(slot_of)
         bytes: Any = [v.type.bytes for v in order]
+        bytes += [bytes[n] for n in slot_of[len(order) :]]
         kept = frozenset((*self.given, *self.wanted))
-        slots = [StepSlots(tuple(dict.fromkeys(planned.sources)), planned.roots) for planned in found]
+        slots = [StepSlots(_unique(planned.sources), planned.roots) for planned in found]
         self.steps = _with_last_uses([found[n] for n in early_order(slots, bytes, kept)], self.wanted)
 
     def run(self, given: Sequence[DeviceBuffer]) -> list[DeviceBuffer]:
@@ -72,20 +67,66 @@ class FirstTierPlan:
                 slots[slot] = None
         if begun:
             events.emit("run", "first tier", self.device, begun, events.now())
-        return [slots[n] for n in self.wanted]  # type: ignore[misc]
+        return [slots[n] for n in self.wanted]
 
     def __str__(self) -> str:
         return "\n".join([f"{', '.join(f'%{n}' for n in s.roots)} = {s.step}" for s in self.steps])
+
+
+def _grouped(key: Key, order: Sequence[Value], slot_of: list[int], place: Device) -> list[PlannedStep]:
+    """Make a step of each group; note values that have the memory of another one in `slot_of`."""
+    recorded = RecordedStructure(key, order)
+    found = []
+    for group in groups(recorded):
+        if same_memory(recorded, group):
+            slot_of[group.roots[0]] = slot_of[group.sources[0]]
+        else:
+            step = step_of(recorded, group, group_key(recorded, group), place)
+            sources = tuple([slot_of[n] for n in group.sources])
+            found.append(PlannedStep(step, sources, group.roots, order[group.roots[-1]].location))
+    return found
+
+
+def _joined(
+    segments: Sequence[StructureSegment], order: Sequence[Value], slot_of: list[int], place: Device
+) -> list[PlannedStep]:
+    """Join the plans of segments; equal ones have one plan. A view that several of them store gets a slot in each: it
+    is added to `slot_of`.
+    """
+    found = []
+    stored = set[int]()
+    for segment in segments:
+        numbers = segment.numbers
+        plan = plan_of(segment.key, [order[n] for n in numbers], place, True)
+        slots = [slot_of[n] for n in numbers]
+        for step, sources, roots, _, _ in plan.steps:
+            for root in roots:
+                slots[root] = numbers[root]
+                if slots[root] in stored:
+                    slots[root] = len(slot_of)
+                    slot_of.append(numbers[root])
+                stored.add(slots[root])
+            own = tuple([slots[n] for n in roots])
+            place_of_code = order[numbers[roots[-1]]].location
+            found.append(PlannedStep(step, tuple([slots[n] for n in sources]), own, place_of_code))
+        for value, slot in zip(segment.key[-1], plan.wanted, strict=True):
+            slot_of[numbers[value]] = slots[slot]
+    return found
+
+
+def _unique(slots: tuple[int, ...]) -> tuple[int, ...]:
+    """Return slots without repetitions."""
+    return slots if len(slots) < 2 or len(set(slots)) == len(slots) else tuple(dict.fromkeys(slots))
 
 
 def _with_last_uses(steps: Sequence[PlannedStep], wanted: Sequence[int]) -> tuple[PlannedStep, ...]:
     """Find after which step each value is not needed any more."""
     seen = set(wanted)
     planned = []
-    for step in reversed(steps):
-        slots = dict.fromkeys((*step.sources, *step.roots))
-        planned.append(step._replace(last_uses=tuple([n for n in slots if n not in seen])))
-        seen.update(step.sources)
+    for step, sources, roots, location, _ in reversed(steps):
+        last_uses = tuple([n for n in _unique((*sources, *roots)) if n not in seen])
+        planned.append(PlannedStep(step, sources, roots, location, last_uses))
+        seen.update(sources)
     return tuple(reversed(planned))
 
 
@@ -93,14 +134,14 @@ _plans: dict[Key, FirstTierPlan] = {}
 MAX_PLANS = 1024
 
 
-def plan_of(key: Key, order: Sequence[Value], place: Device) -> FirstTierPlan:
+def plan_of(key: Key, order: Sequence[Value], place: Device, is_segment: bool = False) -> FirstTierPlan:
     """Find or make the plan of a structure."""
     known = _plans.get(key)
     if known is None:
         while len(_plans) >= MAX_PLANS:
             del _plans[next(iter(_plans))]
         with collected_seldom():
-            known = _plans[key] = FirstTierPlan(key, order, place)
+            known = _plans[key] = FirstTierPlan(key, order, place, is_segment)
     return known
 
 

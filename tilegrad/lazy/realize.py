@@ -7,6 +7,7 @@ its program in the cache.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -26,6 +27,7 @@ from ..runtime.buffer import DeviceBuffer
 from ..runtime.cache_pressure import shrinkers
 from ..runtime.device import Device, device
 from ..runtime.executable import Runner
+from ..runtime.garbage_collection import collected_seldom
 from ..runtime.singletons import lock
 from ..transform.share import on_inputs
 from .handle import state, watching
@@ -62,8 +64,9 @@ def realize(values: Sequence[Value]) -> None:
     wanted = [v for v in dict.fromkeys(values) if v.buffer is None]
     try:
         places = {v.type.device for v in wanted}
-        for place in places:
-            _realize_on_one_device([v for v in wanted if v.type.device == place] if len(places) > 1 else wanted)
+        with collected_seldom() if len(wanted) > 1 or (wanted and wanted[0].tracked) else nullcontext():
+            for place in places:
+                _realize_on_one_device([v for v in wanted if v.type.device == place] if len(places) > 1 else wanted)
     except Exception:
         for v in topological(wanted, lambda v: v.buffer is not None):
             v.note().attempt = "failed"  # `timing` does not try it again: only who looks does
