@@ -1,6 +1,7 @@
-"""Files of at most 500 lines, functions of at most 50."""
+"""Files of at most 500 lines, functions of at most 50; nothing lies at the root that a newcomer cannot place."""
 
 import ast
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,21 @@ EXCEPTIONS: dict[str, str] = {"tests/fuzz/moves.py": "one short move for every o
 """`folder/file.py` or `folder/file.py::function`, and why it is better in one piece."""
 
 SOURCES = sorted(p for folder in ("tilegrad", "bench", "tests", "examples") for p in (ROOT / folder).rglob("*.py"))
+
+
+AT_THE_ROOT = {
+    *(".ci", ".github", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md"),
+    *("SECURITY.md", "bench", "core.txt", "distributions", "docs", "examples", "pyproject.toml", "tests", "tilegrad"),
+    "tools",
+}
+
+
+def test_the_root_holds_what_is_known() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a clone")
+    found = {path.partition("/")[0] for path in listed.stdout.splitlines()}
+    assert found <= AT_THE_ROOT, "a cache folder or a note was committed"
 
 
 def name(path: Path) -> str:

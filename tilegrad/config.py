@@ -177,7 +177,7 @@ def _checks(text: str) -> str:
 
 def _folder(text: str) -> str:
     """Make a folder's path absolute, so that it is independent of later changes of the working directory."""
-    return text if text in ("", "off") else os.path.abspath(os.path.expanduser(text))
+    return "off" if text in ("off", "0") else text and os.path.abspath(os.path.expanduser(text))
 
 
 def _one_of(*words: str) -> Callable[[str], str]:

@@ -64,6 +64,11 @@ def test_the_cache_is_in_no_folder_that_a_process_happens_to_work_in(
     assert config.read({"TILEGRAD_CACHE": "here"}).cache_folder == tmp_path / "here"
 
 
+def test_zero_turns_the_cache_off_as_other_knobs() -> None:
+    assert config.read({"TILEGRAD_CACHE": "0"}).cache_folder is None
+    assert config.read({"TILEGRAD_CACHE": "./0"}).cache_folder == Path("0").absolute()
+
+
 def test_knobs_change_for_a_block() -> None:
     before = config.settings()
     with config.changed(cache="off"):
