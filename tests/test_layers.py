@@ -24,7 +24,7 @@ LAYERS: list[set[str]] = [
     {"nn", "optim", "data", "serialization"},
     {"language", "simt", "custom", "saved"},
     {"viewer"},
-    {"profile", "sparse", "distributed", "interop", "onnx"},
+    {"profile", "sparse", "distributed", "interop", "onnx", "generation"},
     {"engines"},
     {"serve"},
     {"logging", "memory", "profiler", "tensorboard", "testing", "utils", "torch"},

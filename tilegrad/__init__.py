@@ -68,9 +68,9 @@ _LAZY = {
 _WITH_INDICES = {"adaptive_max_pool1d": "adaptive_max_pool1d_with_indices"}
 """Functions that return indices, too, as those of the same names in `torch`."""
 _PACKAGES = (
-    "amp", "autograd", "backend", "cpp", "cuda", "custom", "data", "engines", "language", "linalg", "logging", "memory",
-    "nn", "onnx", "optim", "profile", "profiler", "runtime", "serialization", "tensorboard", "testing",
-    "utils",
+    "amp", "autograd", "backend", "cpp", "cuda", "custom", "data", "engines", "generation", "language", "linalg",
+    "logging", "memory", "nn", "onnx", "optim", "profile", "profiler", "runtime", "serialization", "tensorboard",
+    "testing", "utils",
 )  # fmt: skip
 """Packages that are imported when they are first used."""
 _DISTRIBUTIONS = ("simt", "torch")

@@ -94,6 +94,7 @@ from . import data as data
 from . import engines as engines
 from . import errors as errors
 from . import functional
+from . import generation as generation
 from . import language as language
 from . import linalg as linalg
 from . import logging as logging
@@ -186,6 +187,7 @@ __all__ = [
     "float64",
     "float8_e4m3fn",
     "float8_e5m2",
+    "generation",
     "get_default_dtype",
     "get_float32_matmul_precision",
     "grad",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import shlex
 import struct
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
-from examples import mnist, shakespeare, training
+from examples import generation, mnist, shakespeare, training
 from tests.documents import blocks, commands
 from tests.source import ROOT
 from tests.test_documents import run_commands
@@ -154,6 +155,19 @@ def test_who_stops_a_training_is_told_how_it_goes_on(
     assert ("with --checkpoint FILE and --resume it" in capsys.readouterr().err) == (not given)
 
 
+def test_several_texts_are_continued_together(letters: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An answer does not depend on which others are asked for, nor on how many."""
+    tiny = "--context 16 --width 8 --layers 1 --batch 4 --steps 3 --test 5 --letters 5 --epochs 1".split()
+    alone = generation.main(["--data", str(letters), *tiny, "--prompts", "An"])
+    assert alone[0] in capsys.readouterr().out
+    prompts = ["An", "import", "x" * 14]
+    together = generation.main(["--data", str(letters), *tiny, "--prompts", *prompts])
+    assert together[0] == alone[0]
+    assert [len(answer) for answer in together] == [5, 5, 2]
+    with pytest.raises(ArgumentError, match="the prompt has 30 tokens"):
+        generation.main(["--data", str(letters), *tiny, "--prompts", "x" * 30])
+
+
 def test_a_loss_that_is_no_number(digits: Path) -> None:
     with pytest.raises(NaNError, match="try a smaller --lr"):
         read(digits, "--model", "mlp", "--epochs", "5", "--lr", "1e20")
@@ -167,7 +181,8 @@ def test_what_the_document_says_to_type() -> None:
     for line in typed:
         python, option, program, *words = line.split()
         assert (python, option) == ("python", "-m")
-        {"examples.mnist": mnist, "examples.shakespeare": shakespeare}[program].parser().parse_args(words)
+        programs = {"examples.mnist": mnist, "examples.shakespeare": shakespeare, "examples.generation": generation}
+        programs[program].parser().parse_args(shlex.split(" ".join(words)))
 
 
 def test_short_programs_print_what_the_document_says(tmp_path: Path) -> None:

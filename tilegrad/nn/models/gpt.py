@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import sqrt
+from typing import Any
 
 from ...autograd.modes import no_grad
 from ...errors import ArgumentError, ShapeError
@@ -33,13 +34,15 @@ class CausalSelfAttention(Module):
         self.c_attn = Linear(width, 3 * width)
         self.c_proj = Linear(width, width)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, cache: Any = None) -> Tensor:
         batch, length, width = x.shape
         parts = self.c_attn(x).view(batch, length, 3, self.heads, width // self.heads)
         query, key, value = (parts[:, :, n].transpose(1, 2) for n in range(3))
-        seen = F.scaled_dot_product_attention(
-            query, key, value, dropout_p=self.dropout if self.training else 0.0, is_causal=True
-        )
+        if cache is None:
+            rate = self.dropout if self.training else 0.0
+            seen = F.scaled_dot_product_attention(query, key, value, dropout_p=rate, is_causal=True)
+        else:
+            seen = cache.attend(query, key, value)
         return F.dropout(self.c_proj(seen.transpose(1, 2).reshape(batch, length, width)), self.dropout, self.training)
 
 
@@ -55,8 +58,8 @@ class TransformerBlock(Module):
         self.c_proj = Linear(4 * width, width)
         self.dropout = dropout
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.attn(self.ln_1(x))
+    def forward(self, x: Tensor, cache: Any = None) -> Tensor:
+        x = x + self.attn(self.ln_1(x), cache)
         made: Tensor = self.c_proj(F.gelu(self.c_fc(self.ln_2(x))))
         return x + F.dropout(made, self.dropout, self.training)
 
@@ -98,15 +101,19 @@ class GPT(Module):
             elif parameter.dim() == 2:
                 init.normal_(parameter, std=0.02 / (sqrt(2 * layers) if name.endswith("c_proj.weight") else 1))
 
-    def forward(self, tokens: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor, cache: Any = None) -> Tensor:
+        """Return scores of the token after each one; with a cache (tg.generation), of those that it asks for."""
         if tokens.dim() != 2:
             raise ShapeError(f"GPT takes tokens of the shape (batch, length), not {tuple(tokens.shape)}")
         length = tokens.shape[1]
         if isinstance(length, int) and length > self.context:
             raise ShapeError(f"GPT: {length} tokens, but the context is {self.context}: give the last {self.context}")
-        x = self.drop(self.wte(tokens) + self.wpe(arange(length, device=tokens.device)))
+        positions = arange(length, device=tokens.device) if cache is None else cache.positions
+        x = self.drop(self.wte(tokens) + self.wpe(positions))
         for block in self.h:
-            x = block(x)
+            x = block(x, cache)
+        if cache is not None:
+            x = cache.last(x)
         return F.linear(self.ln_f(x), self.wte.weight)
 
     def generate(self, tokens: Tensor, count: int, temperature: float = 1.0) -> Tensor:
