@@ -26,6 +26,7 @@ PREFIX = "TILEGRAD_"
 CHECKS = ("division", "foreign", "kernels", "race")
 VECTORS = ("sse", "avx2", "avx512")
 TIERS = ("compiled", "counted", "interpreted")
+BRANCHES = ("measured", "always", "consecutive")
 
 
 class Config(NamedTuple):
@@ -48,6 +49,7 @@ class Config(NamedTuple):
     libraries: str = ""
     tier: str = "counted"
     compile_at: int = 3
+    branches: str = "measured"
 
     @property
     def cache_folder(self) -> Path | None:
@@ -91,6 +93,8 @@ ABOUT = {
     "tier": "how recorded work without jit runs. compiled: as one fused program, compiled when it is first met; "
     "interpreted: value by value, without a program for the whole; counted: so at first, compiled when it is met again",
     "compile_at": "the meeting of the same work that compiles it, where tiers are counted; large work waits longer",
+    "branches": "independent kernels of a CPU program side by side. measured: where times of its first runs say that "
+    "it saves enough; always: wherever possible; consecutive: only neighbours that are long",
     "lock": "file with the fastest known tiles of kernels; empty: kernels.lock here or beside the script; off: none",
     "use": "kernels to put in place of generated ones: kernel:FILE, several separated by commas",
 }
@@ -191,4 +195,4 @@ def _one_of(*words: str) -> Callable[[str], str]:
 
 _PARSERS: dict[type, Callable[[str], Any]] = {str: str, int: _whole, bool: _switch}
 _PARSERS_BY_KNOB: dict[str, Callable[[str], Any]] = {"cache": _folder, "check": _checks}
-_PARSERS_BY_KNOB |= {"vectors": _one_of("", *VECTORS), "tier": _one_of(*TIERS)}
+_PARSERS_BY_KNOB |= {"vectors": _one_of("", *VECTORS), "tier": _one_of(*TIERS), "branches": _one_of(*BRANCHES)}

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ...config import settings
 from ...deferred import part
 from ...ir.program import Launch, Program
 from ...runtime import events
@@ -91,9 +92,7 @@ class BoundExecutable:
 
     def __init__(self, device: CpuDevice, program: Program, code: KernelCode, sizes: Mapping[str, int]) -> None:
         self.name = program.name
-        self.device = device
-        self.code = code
-        self.sizes = sizes
+        self.device, self.program, self.code, self.sizes = device, program, code, sizes
         self.bound = bind_sizes(program, code.__getitem__, native.code().addresses, sizes)
         device.grow_arena(self.bound.arena)
 
@@ -112,7 +111,9 @@ class BoundExecutable:
         call.add("global run")
         data = call.unpack("x", bound.inputs, "inputs")
         data += [call.let("y", f"{call.bind('make', buffer_factory(self.device, bytes))}()") for bytes in bound.made]
-        memory = [*data, call.let("arena", f"{call.bind('device', self.device)}.arena")] if bound.arena else data
+        memory = [*data]
+        if bound.arena:  # looked up after `run`, which may have come with a larger one, and held until it ends
+            memory.append(f"(arena := {call.bind('device', self.device)}.arena)")
         addresses = ", ".join(f"{x}.address" for x in memory)
         with call.block("if listeners"):
             call.add(f"learner.profiled({addresses})")
@@ -140,7 +141,7 @@ class _Repartitioner:
         self.executable = weakref.ref(executable)
         self.calls = binding.bound.calls
         self.learning = bool(self.calls)
-        self.table = binding.table(self.calls)
+        self.table = self._partitioned(measured=False)
         """Task table by estimated times at first, by measured times in the end."""
         self._timed: TaskTable | None = None
         self._launches: events.Launches | None = None
@@ -160,9 +161,14 @@ class _Repartitioner:
         self._runs += 1
         return run
 
+    def _partitioned(self, measured: bool) -> TaskTable:
+        branches = settings().branches
+        concurrent = part("backend.cpu.branches", "branch_table") if measured or branches == "always" else None
+        return (concurrent and concurrent(self.binding, self.calls, branches)) or self.binding.table(self.calls)
+
     def _bind(self) -> None:
-        """Deals the program for good."""
-        self.table = self.binding.table(self.calls)
+        """Partition the program for good."""
+        self.table = self._partitioned(measured=True)
         self._timed = None
         self.learning = False
 

@@ -74,18 +74,22 @@ def partition(calls: Sequence[NativeCall], threads: int, *, merge: bool = True) 
     together: list[NativeCall] = []
     """The long launches of the last segment; empty if it consists of short ones."""
     for number, call in enumerate(calls):
-        lanes = _lanes(number, call, threads)
-        is_long = threads > 1 and call.nanoseconds >= MIN_SPLIT_NS
-        if merge and is_long and together and all(call.is_independent(other) for other in together):
-            segments[-1] = _with_call(segments[-1], call.name, lanes, threads, calls)
+        lanes, long = lanes_of(number, call, threads), is_long(call, threads)
+        if merge and long and together and all(call.is_independent(other) for other in together):
+            segments[-1] = with_lanes(segments[-1], call.name, lanes, threads, calls)
             together.append(call)
-        elif merge and not is_long and segments and not together:
+        elif merge and not long and segments and not together:
             segments[-1].lanes[0][0].extend(lanes[0][0])
             segments[-1] = segments[-1]._replace(name=f"{segments[-1].name}, {call.name}")
         else:
             segments.append(ParallelSegment(call.name, lanes))
-            together = [call] if is_long else []
+            together = [call] if long else []
     return segments
+
+
+def is_long(call: NativeCall, threads: int) -> bool:
+    """Whether a launch may be split among threads, rather than joined with its neighbours."""
+    return threads > 1 and call.nanoseconds >= MIN_SPLIT_NS
 
 
 def is_single_threaded(segments: Sequence[ParallelSegment]) -> bool:
@@ -94,13 +98,13 @@ def is_single_threaded(segments: Sequence[ParallelSegment]) -> bool:
 
 
 def _chunk_count(call: NativeCall, threads: int) -> int:
-    if threads == 1 or call.nanoseconds < MIN_SPLIT_NS or call.instances < 2:
+    if not is_long(call, threads) or call.instances < 2:
         return 1
     each = min(MAX_CHUNKS_PER_THREAD, max(2, round(call.nanoseconds / threads / CHUNK_NS)))
     return min(call.instances, threads * each)
 
 
-def _lanes(number: int, call: NativeCall, threads: int) -> list[list[Chunk]]:
+def lanes_of(number: int, call: NativeCall, threads: int) -> list[list[Chunk]]:
     """Split a launch into equal chunks and give each lane consecutive ones (the first lanes may have one more)."""
     pieces = _chunk_count(call, threads)
     bounds = [call.instances * n // pieces for n in range(pieces + 1)]
@@ -110,7 +114,7 @@ def _lanes(number: int, call: NativeCall, threads: int) -> list[list[Chunk]]:
     return [chunks[start:stop] for start, stop in itertools.pairwise(starts)]
 
 
-def _with_call(
+def with_lanes(
     segment: ParallelSegment, name: str, lanes: list[list[Chunk]], threads: int, calls: Sequence[NativeCall]
 ) -> ParallelSegment:
     """Add a launch to a segment, each of its lanes where there is least work."""

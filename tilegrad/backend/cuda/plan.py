@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from ...ir.program import Copy, Foreign, Launch, Program
@@ -12,6 +12,7 @@ from ...ir.tile import Kernel
 from ...ir.tile_access import Accesses, accesses
 from ...ir.tile_checker import check
 from ...runtime.external_work import with_known_sizes
+from ..dependences import dependences
 from ..places import INPUTS, Place, Places, Span
 from .driver import CopyCall, LibraryCall, NodeCall
 from .functions import LoadedKernel
@@ -69,41 +70,11 @@ class LaunchPlan(NamedTuple):
 
     def dependences(self, distinct: bool) -> list[list[int]]:
         """Return the steps that each step must wait for, transitively reduced; `distinct`: inputs do not alias."""
-        history: dict[int, list[tuple[Span, int, bool]]] = {}
-        reached: list[int] = []
-        found: list[list[int]] = []
-        for number, step in enumerate(self.steps):
-            before = 0
-            spans = [(s, False) for s in step.reads] + [(s, True) for s in step.writes]
-            for span, writes in spans:
-                span = span if distinct or span.datum >= self.inputs else INPUTS
-                entries = history.setdefault(span.datum, [])
-                for other, at, wrote in entries:
-                    if at != number and (writes or wrote) and span.meets(other):
-                        before |= 1 << at
-                if writes:
-                    entries[:] = [e for e in entries if e[0].begin < span.begin or span.end < e[0].end]
-                entries.append((span, number, writes))
-            found.append(_transitive_reduction(before, reached))
-            reached.append(before | _union(reached[n] for n in found[-1]))
-        return found
 
+        def memory(span: Span) -> Span:
+            return span if distinct or span.datum >= self.inputs else INPUTS
 
-def _transitive_reduction(before: int, reached: Sequence[int]) -> list[int]:
-    """Return the steps of a bit set on which no other of them depends."""
-    nearest: list[int] = []
-    while before:
-        last = before.bit_length() - 1
-        nearest.append(last)
-        before &= ~(reached[last] | 1 << last)
-    return nearest
-
-
-def _union(sets: Iterable[int]) -> int:
-    total = 0
-    for bits in sets:
-        total |= bits
-    return total
+        return dependences([(list(map(memory, s.reads)), list(map(memory, s.writes))) for s in self.steps])
 
 
 def written_buffers(kernel: Kernel, arguments: Sequence[str | Dim]) -> set[str]:
