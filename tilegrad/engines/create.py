@@ -18,7 +18,7 @@ from ..saved.exported import ExportedProgram, export, load_program
 from ..serialization.files import File
 from ..tensor import Tensor
 from ..tree import flatten, mapped
-from .engine import Engine
+from .engine import MAX_PLANS, Engine
 from .specs import Shape, declared_type
 
 BATCH = "n"
@@ -33,6 +33,8 @@ def engine(
     *,
     max_batch: int | None = None,
     shapes: Mapping[str, Any] | Sequence[Any] | None = None,
+    batches: Sequence[int] = (),
+    max_plans: int = MAX_PLANS,
 ) -> Engine:
     """Make an engine of a network for inference, from a module, a saved program or an ONNX file.
 
@@ -48,7 +50,7 @@ def engine(
     """
     if max_batch is not None and (not isinstance(max_batch, int) or isinstance(max_batch, bool) or max_batch < 1):
         raise ArgumentError(f"max_batch is a number of examples, at least 1, not {max_batch!r:.40}")
-    names = None
+    names, is_file = None, not isinstance(model, Module)
     if not isinstance(model, Module):
         model = _loaded(model)
     if not isinstance(model, ExportedProgram):
@@ -56,7 +58,8 @@ def engine(
         model, example, shapes = _recorded(model, example, max_batch, shapes), None, None
     if example is not None or shapes is not None:
         raise ArgumentError("the network has shapes already: example and shapes are for modules that are not recorded")
-    return Engine(model, _max_batch(model.graph, max_batch), names)
+    most = _max_batch(model.graph, max_batch)
+    return Engine(model, most, batches=batches, names=names, owns_tensors=is_file, max_plans=max_plans)
 
 
 def _loaded(file: Any) -> Module:
@@ -85,7 +88,7 @@ def _recorded(model: Module, example: Any, max_batch: int | None, shapes: Any) -
             dynamic = {name: _words(shape) for name, (_, shape) in declared.items()}
             return export(model, (), kwargs=arguments, dynamic=dynamic).eval()
         args = tuple(example) if isinstance(example, tuple | list) else (example,)
-        return export(model, args, dynamic=_batch_axes(model, args) if max_batch not in (None, 1) else None).eval()
+        return export(model, args, dynamic=_batch_axes(model, args) if max_batch is not None else None).eval()
     finally:
         model.train(mode)
 

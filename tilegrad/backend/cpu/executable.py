@@ -29,6 +29,7 @@ from .target import target
 from .task_table import TaskTable
 
 if TYPE_CHECKING:
+    from ...runtime.execution_context import ContextFactory
     from .device import CpuDevice
 
 MAX_BINDINGS = 256
@@ -70,6 +71,12 @@ class CpuExecutable(Executable):
             self._bindings.move_to_end(key)
         return runner
 
+    def contexts(self, sizes: Mapping[str, int] = {}) -> ContextFactory:
+        from .contexts import CpuContextFactory
+
+        binding = BoundExecutable(self.device, self.made, self.code, sizes)
+        return CpuContextFactory(binding, Repartitioner(binding, self))
+
     def _binding(self, key: tuple[int, ...]) -> BoundExecutable:
         return BoundExecutable(self.device, self.made, self.code, dict(zip(self.program.sizes, key, strict=True)))
 
@@ -94,7 +101,6 @@ class BoundExecutable:
         self.name = program.name
         self.device, self.program, self.code, self.sizes = device, program, code, sizes
         self.bound = bind_sizes(program, code.__getitem__, native.code().addresses, sizes)
-        device.grow_arena(self.bound.arena)
 
     def table(self, calls: Sequence[NativeCall], *, timed: bool = False) -> TaskTable:
         """Partition the program among the threads by the times of its calls."""
@@ -106,7 +112,8 @@ class BoundExecutable:
 
     def runner(self, executable: Executable) -> Runner:
         """Generate the function that runs the program: outputs from inputs."""
-        bound, learner = self.bound, _Repartitioner(self, executable)
+        bound, learner = self.bound, Repartitioner(self, executable)
+        self.device.grow_arena(bound.arena)
         call = GuardedCall("runner", ["inputs"], learner=learner, listeners=events.listeners, run=learner.table.run)
         call.add("global run")
         data = call.unpack("x", bound.inputs, "inputs")
@@ -129,7 +136,7 @@ class BoundExecutable:
         return call.made()
 
 
-class _Repartitioner:
+class Repartitioner:
     """Measures the first runs of a program and partitions it again by the measured times of its launches.
 
     The first run is not measured, since it touches fresh memory. Of the other runs the shortest time of each launch
