@@ -10,12 +10,14 @@ import pytest
 import tilegrad as tg
 from tests.first_tier.test_group_step import steps_of
 from tilegrad import config
+from tilegrad.functions import joining
 
 PIECES = 2000
 
 
 @pytest.fixture(autouse=True)
-def interpreted() -> Any:
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(joining, "MIN_PIECES", 1 << 30)  # pieces in memory are recorded, too
     with config.changed(tier="interpreted"):
         yield
 

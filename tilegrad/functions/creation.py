@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from ..config import settings
+from ..deferred import part
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir.dtype import DType, bool_, float64, from_numpy_dtype, int64, uint64
 from ..ir.size import Dim
@@ -77,7 +78,9 @@ def tensor(
         copy: Tensor = data.detach().clone()  # type: ignore[attr-defined]
         made: Tensor = copy.to(device=device, dtype=dtype)
     else:
-        made = from_array(_array(data, typed(dtype)), place(device))
+        find = None if dtype is not None or state.trace is not None else part("lazy.listed_numbers", "listed")
+        found: Tensor | None = None if find is None else find(data, get_default_dtype(), place(device))
+        made = from_array(_array(data, typed(dtype)), place(device)) if found is None else found
     return _asked(made.pin_memory() if pin_memory else made, requires_grad)
 
 

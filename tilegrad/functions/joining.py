@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..deferred import part
 from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ..ir.dtype import int64
 from ..ir.graph import Value
@@ -28,6 +29,9 @@ from .views import in_one_piece, numpy_names, sizes_of
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
+MIN_PIECES = 8
+"""Pieces from which on they are copied at once. Fewer are read by the program of what is computed with them."""
+
 
 def _values(tensors: Sequence[Tensor], op: str) -> list[Value]:
     """Convert several tensors to one dtype."""
@@ -47,18 +51,27 @@ def _values(tensors: Sequence[Tensor], op: str) -> list[Value]:
 @keeping_format(0)
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Concatenate tensors along a dimension."""
-    return wrap(movement.cat(_values(tensors, "cat"), dim))
+    made: Tensor | None = _at_once(tensors, dim)
+    return wrap(movement.cat(_values(tensors, "cat"), dim)) if made is None else made
 
 
 @numpy_names
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Stack tensors of one shape along a new dimension."""
-    values = _values(tensors, "stack")
-    made = wrap(movement.stack(values, dim))
-    axis = dim % made._value.type.rank
-    if axis < values[0].type.rank and all(map(suggests_channels_last, tensors)):
-        return lay(made, _stacked(values[0].shape, len(values), axis))
+    found: Tensor | None = _at_once(tensors, dim, True)
+    made = wrap(movement.stack(_values(tensors, "stack"), dim)) if found is None else found
+    axis, shape = dim % made._value.type.rank, tensors[0]._value.type.shape
+    if axis < len(shape) and all(map(suggests_channels_last, tensors)):
+        return lay(made, _stacked(shape, len(tensors), axis))
     return made
+
+
+def _at_once(tensors: Any, dim: Any, is_stack: bool = False) -> Any:
+    """Join tensors in memory without recording; None: it is to be recorded."""
+    if tensors.__class__ not in (list, tuple) or len(tensors) < MIN_PIECES:
+        return None
+    join = part("lazy.joined_at_once", "joined")
+    return None if join is None else join(tensors, dim, is_stack)
 
 
 def _stacked(shape: Any, count: int, axis: int) -> Any:

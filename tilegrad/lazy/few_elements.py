@@ -38,7 +38,7 @@ MAX_SUMMED_ELEMENTS = 256
 COMPARISONS = frozenset((eq, ne, lt, le, gt, ge))
 
 _new: Any = object.__new__
-_dense = lru_cache(1024)(row_major)
+dense_strides = lru_cache(1024)(row_major)
 
 
 class FewElements(NamedTuple):
@@ -188,7 +188,7 @@ def _placed(few: FewElements, memory: DeviceBuffer, part: MemoryPart) -> list[An
     shape, strides, offset = part
     access = few.access
     start = memory.address // access.size + offset
-    if strides == _dense(shape):
+    if strides == dense_strides(shape):
         return access.space[start : start + few.elements].tolist()
     if len(shape) == 1 and strides[0] > 0:
         return access.space[start : start + few.elements * strides[0] : strides[0]].tolist()
