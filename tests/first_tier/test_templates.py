@@ -1,4 +1,4 @@
-"""Pointwise stages are bound to sizes and strides by writing words: nothing is translated for a shape."""
+"""Pointwise stages and reductions are bound to sizes and strides by writing words: no shape is translated."""
 
 from __future__ import annotations
 
@@ -45,6 +45,58 @@ def test_views_of_any_shape(seed: int) -> None:
         row = view[..., :1]
         got = (view * 2.0 - abs(row) + view[:1]).numpy()
     np.testing.assert_allclose(got, want * 2.0 - abs(want[..., :1]) + want[:1], rtol=1e-6, atol=1e-6)
+
+
+REDUCED: dict[str, tuple[Any, Any]] = {
+    "sum": (lambda x, axes: x.sum(axes), lambda x, axes: x.sum(axes)),
+    "mean of squares": (lambda x, axes: (x * x - 1.0).mean(axes), lambda x, axes: (x * x - 1.0).mean(axes)),
+    "max": (lambda x, axes: x.amax(axes), lambda x, axes: x.max(axes)),
+    "min kept": (lambda x, axes: x.amin(axes, keepdim=True), lambda x, axes: x.min(axes, keepdims=True)),
+    "centred": (lambda x, axes: (x - x[..., :1]).sum(axes), lambda x, axes: (x - x[..., :1]).sum(axes)),
+    "largest": (lambda x, axes: (-x).argmax(axes[-1]), lambda x, axes: (-x).argmax(axes[-1])),
+    "any": (lambda x, axes: (x > 1.5).any(axes[0]), lambda x, axes: (x > 1.5).any(axes[0])),
+    "count": (lambda x, axes: (x > 0.0).sum(axes), lambda x, axes: (x > 0.0).sum(axes)),
+}
+
+
+@pytest.mark.parametrize("name", REDUCED)
+@pytest.mark.parametrize("seed", range(15))
+def test_reductions_of_views_of_any_shape(seed: int, name: str) -> None:
+    draw = random.Random(seed * 7 + len(name))
+    rank = draw.randrange(1, 5)
+    shape = [draw.choice(LENGTHS[: 11 - 3 * (rank - 1)] if rank < 4 else (1, 3, 9, 17)) for _ in range(rank)]
+    array = np.random.default_rng(seed).normal(size=shape).astype(draw.choice(["float32", "float64"]))
+    state = draw.getstate()
+    viewed = drawn_view(draw, array, rank)
+    draw.setstate(state)
+    axes = tuple(sorted(draw.sample(range(rank), draw.randrange(1, rank + 1))))
+    ours, numpys = REDUCED[name]
+    with config.changed(tier="interpreted"):
+        got = ours(drawn_view(draw_from(state), tg.tensor(array), rank), axes).numpy()
+    want = numpys(viewed.astype(np.float64) if name != "largest" else viewed, axes)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-3)
+
+
+def draw_from(state: Any) -> random.Random:
+    """A source of random numbers in a state."""
+    draw = random.Random()
+    draw.setstate(state)
+    return draw
+
+
+def test_lengths_share_a_template_of_reductions() -> None:
+    with config.changed(tier="interpreted"):
+        known = set()
+        for rows, columns in ((40, 100), (31, 120), (50, 64)):
+            array = np.random.default_rng(0).normal(size=(rows, columns)).astype(np.float32)
+            np.testing.assert_allclose(
+                (tg.tensor(array) * 2.0).sum(1).numpy(), array.sum(1) * 2.0, rtol=1e-4, atol=1e-4
+            )
+            np.testing.assert_allclose(
+                (tg.tensor(array) * 2.0).sum(0).numpy(), array.sum(0) * 2.0, rtol=1e-4, atol=1e-4
+            )
+            known.add(len(templates._templates))
+        assert len(known) == 1
 
 
 def test_lengths_share_a_template() -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from ..compiler import compile
 from ..ir.dtype import DType
 from ..ir.graph import TensorType, Value
 from ..ir.position import row_major
-from ..ir.scalar import Expr, Index, Position, Read, const
+from ..ir.scalar import Expr, Index, Position, Read, cast, const, reduce
 from ..ops.base import Elementwise
-from ..ops.broadcasting import Fill
+from ..ops.broadcasting import Fill, Reduction, Reshape, accumulator
 from ..ops.movement import Cat
 from ..runtime.cache_pressure import shrinkers
 from ..runtime.device import Device
@@ -47,6 +48,18 @@ class ReadyKernels(Protocol):
         sources: Sequence[StridedSource],
     ) -> Runner | None:
         """Return a runner for a pointwise expression of strided sources, or None if there is no template for it."""
+
+    def reduction(
+        self,
+        kind: object,
+        type: TensorType,
+        axes: Sequence[int],
+        element: Callable[[Sequence[Index], Sequence[Index]], Expr],
+        sources: Sequence[StridedSource],
+    ) -> Runner | None:
+        """Return a runner for a reduction of a pointwise expression along some axes of its sources, or None if there is
+        no template for it. `element` takes the indices of the result and those of what is reduced.
+        """
 
     def copies(self, type: TensorType, parts: Sequence[tuple[StridedSource, int]]) -> Runner | None:
         """Return a runner that copies strided sources to slices of a result, each to a first element; None if another
@@ -108,11 +121,11 @@ def _ready_step(recorded: RecordedStructure, group: NodeGroup, place: Device) ->
             return None
         run = kernels.product(value, _renumbered(x, number_of), _renumbered(y, number_of))
         return None if run is None else GroupStep(_label(recorded, group), "generic product", run)
-    parts = _copied_parts(recorded, group.roots[0])
-    run = kernels.copies(value.type, [(_renumbered(s, number_of), at) for s, at in parts]) if parts else None
+    type, parts = _copied_parts(recorded, group.roots[0])
+    run = kernels.copies(type, [(_renumbered(s, number_of), at) for s, at in parts]) if parts else None
     if run is not None:
         return GroupStep(_label(recorded, group), "copied", run)
-    run = _pointwise(recorded, group, kernels, number_of)
+    run = _on_template(recorded, group, kernels, number_of)
     if run is not None:
         return GroupStep(_label(recorded, group), "interpreted", run)
     indices = [Index(f"i{n}", extent) for n, extent in enumerate(value.shape)]
@@ -122,55 +135,68 @@ def _ready_step(recorded: RecordedStructure, group: NodeGroup, place: Device) ->
     return None if run is None else GroupStep(_label(recorded, group), "interpreted", run)
 
 
-def _copied_parts(recorded: RecordedStructure, root: int) -> list[tuple[StridedSource, int]]:
-    """List the strided sources that a view or a concatenation copies, each with the place of its first element; empty
-    if a part is computed.
+def _copied_parts(recorded: RecordedStructure, root: int) -> tuple[TensorType, list[tuple[StridedSource, int]]]:
+    """List the strided sources that a view or a concatenation copies, each with the place of its first element, and the
+    type of the result as these see it; empty if a part is computed.
     """
     value, inputs = recorded.values[root], recorded.inputs[root]
     sources = [recorded.sources[x] for x in inputs]
     if is_view(value):
-        moved = None if sources[0] is None else view_of(value, sources[0])
-        return [] if moved is None or moved.item_bytes != value.dtype.bytes else [(moved, 0)]
+        moved = None if sources[0] is None else _elements_of(value, sources[0])
+        if moved is None or moved.item_bytes != value.dtype.bytes:
+            return value.type, []
+        return TensorType(value.dtype, moved.shape, value.device), [(moved, 0)]
     if not isinstance(value, Cat):
-        return []
+        return value.type, []
     found, place = [], 0
     step: Any = row_major(value.shape)[value.axis]
     for source in sources:
         if source is None:
-            return []
+            return value.type, []
         found.append((source, place))
         place += source.shape[value.axis] * step
-    return found
+    return value.type, found
+
+
+def _elements_of(value: Value, x: StridedSource) -> StridedSource | None:
+    """Return the elements of a view in their order: a reshape has those of its input, whatever their strides."""
+    moved = view_of(value, x)
+    return x if moved is None and isinstance(value, Reshape) else moved
 
 
 class _PointwiseExpression:
     """The expression of a group of pointwise values, apart from its sizes: equal `kind`, equal expression."""
 
-    def __init__(self, recorded: RecordedStructure, group: NodeGroup) -> None:
-        self.recorded, self.shape = recorded, recorded.values[group.roots[0]].shape
+    def __init__(self, recorded: RecordedStructure, members: Sequence[int], result: int) -> None:
+        self.recorded, value = recorded, recorded.values[result]
+        source = recorded.sources[recorded.inputs[result][0]] if is_view(value) else None
+        moved = None if source is None else _elements_of(value, source)
+        shape: Any = value.shape
+        self.shape: tuple[int, ...] = shape if moved is None else moved.shape
         self.reads: dict[StridedSource, int] = {}
         self.types: list[DType] = []
         """Of each read."""
         self.ops: list[tuple[Value, list[int]]] = []
         """Values with their operands: numbers of values, or -1 - n for read number n."""
         self._place: dict[int, int] = {}
-        for number in _computed_members(recorded, group):
+        for number in members:
             operands = self._operands(number)
             self._place[number] = len(self.ops)
             self.ops.append((recorded.values[number], operands))
+        self.result = self._operand(result)
 
     def _operands(self, number: int) -> list[int]:
-        recorded, value, inputs = self.recorded, self.recorded.values[number], self.recorded.inputs[number]
-        if is_view(value):
-            source: Any = recorded.sources[inputs[0]]
-            moved: Any = view_of(value, source)
-            return [self._read(moved, value)]
-        shape: Any = self.shape
-        return [
-            self._place[x] if source is None else self._read(source.broadcast(shape), recorded.values[x])
-            for x in inputs
-            for source in [recorded.sources[x]]
-        ]
+        value, inputs = self.recorded.values[number], self.recorded.inputs[number]
+        source = self.recorded.sources[inputs[0]] if is_view(value) else None
+        moved = None if source is None else _elements_of(value, source)
+        return [self._operand(x) for x in inputs] if moved is None else [self._read(moved, value)]
+
+    def _operand(self, number: int) -> int:
+        known = self._place.get(number)
+        if known is not None:
+            return known
+        source: Any = self.recorded.sources[number]
+        return self._read(source.broadcast(self.shape), self.recorded.values[number])
 
     def _read(self, source: StridedSource, value: Value) -> int:
         known = self.reads.get(source)
@@ -185,19 +211,23 @@ class _PointwiseExpression:
             (type(v), v.attributes[0] if isinstance(v, Fill) else () if is_view(v) else v.attributes, v.dtype, *n)
             for v, n in self.ops
         ]
-        return (tuple(self.types), *ops)
+        return (tuple(self.types), self.result, *ops)
 
     def at(self, indices: Sequence[Index]) -> Expr:
         """Return the element at some indices; the source of a read is its number."""
         made: list[Expr] = []
         position = tuple(indices)
+
+        def operand(n: int) -> Expr:
+            return made[n] if n >= 0 else Read(-1 - n, position, self.types[-1 - n])
+
         for value, operands in self.ops:
-            given = [made[n] if n >= 0 else Read(-1 - n, position, self.types[-1 - n]) for n in operands]
+            given = [operand(n) for n in operands]
             if isinstance(value, Elementwise):
                 made.append(value.scalar(*given))
             else:
                 made.append(const(value.value, value.dtype) if isinstance(value, Fill) else given[0])
-        return made[-1]
+        return operand(self.result)
 
 
 def _computed_members(recorded: RecordedStructure, group: NodeGroup) -> list[int]:
@@ -205,24 +235,46 @@ def _computed_members(recorded: RecordedStructure, group: NodeGroup) -> list[int
     return [n for n in group.members if recorded.sources[n] is None or n in group.roots]
 
 
-def _is_pointwise(recorded: RecordedStructure, number: int) -> bool:
+def _is_pointwise(recorded: RecordedStructure, number: int, root: int) -> bool:
     """Whether the elements of a member come from those at the same positions, or from strided ones."""
     value = recorded.values[number]
     if is_view(value):
         source = recorded.sources[recorded.inputs[number][0]]
-        return source is not None and view_of(value, source) is not None
+        if source is None:
+            return isinstance(value, IDENTITIES)
+        return (view_of(value, source) if number != root else _elements_of(value, source)) is not None
     return isinstance(value, Fill) or (isinstance(value, Elementwise) and type(value).element is Elementwise.element)
 
 
-def _pointwise(
+def _on_template(
     recorded: RecordedStructure, group: NodeGroup, kernels: ReadyKernels, number_of: Mapping[int, int]
 ) -> Runner | None:
-    """Run a group of pointwise values by a template, which is bound to sizes and strides."""
-    if not all(_is_pointwise(recorded, n) for n in _computed_members(recorded, group)):
+    """Run a group of pointwise values, or a reduction of them, by a template that is bound to sizes and strides."""
+    root, members = group.roots[0], _computed_members(recorded, group)
+    value = recorded.values[root]
+    reduces = isinstance(value, Reduction) and type(value).element is Reduction.element
+    if reduces:
+        members.remove(root)
+    if not all(_is_pointwise(recorded, n, root) for n in members):
         return None
-    expression = _PointwiseExpression(recorded, group)
+    result = recorded.inputs[root][0] if reduces else root
+    expression = _PointwiseExpression(recorded, members, result)
     sources = [_renumbered(source, number_of) for source in expression.reads]
-    return kernels.pointwise(expression.kind, recorded.values[group.roots[0]].type, expression.at, sources)
+    if not isinstance(value, Reduction):
+        return kernels.pointwise(expression.kind, TensorType(value.dtype, expression.shape), expression.at, sources)
+    kind = (type(value), value.dtype, recorded.values[result].dtype, expression.kind)
+    element = partial(_reduced, value, expression)
+    return kernels.reduction(kind, value.type, value.axes, element, sources)
+
+
+def _reduced(
+    value: Reduction, expression: _PointwiseExpression, outer: Sequence[Index], inner: Sequence[Index]
+) -> Expr:
+    """Return the element of a reduction of a pointwise expression."""
+    made = cast(expression.at((*outer, *inner)), accumulator(value.x.dtype))
+    for index in reversed(inner):
+        made = reduce(value.fn, index, made)
+    return cast(made, value.result_dtype)
 
 
 def _renumbered(source: StridedSource, number_of: Mapping[int, int]) -> StridedSource:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from ...runtime.executable import Runner
 from .buffer_factory import buffer_factory
 from .copies import SourceLayout, copies
 from .interpreter.loading import load
+from .interpreter.reduction_templates import ReducedElement, bind_reduction, reduction_loops
 from .interpreter.stages import StridedMemory
 from .interpreter.templates import ElementOf, bind_pointwise, merged_axes
 from .interpreter.translate import translate
@@ -56,22 +57,45 @@ class CpuKernels:
     ) -> Runner | None:
         """Return a runner for a pointwise expression of strided sources, or None if there is no template for it."""
         shape: Any = type.shape
-        count = prod(shape)
-        if not count:
+        if not prod(shape):
             return None
         axes = merged_axes(shape, [s.strides for s in sources])
-        run = bind_pointwise(kind, type.dtype, element, axes)
+        return self._on_sources(type, bind_pointwise(kind, type.dtype, element, axes), sources)
+
+    def reduction(
+        self,
+        kind: object,
+        type: TensorType,
+        axes: Sequence[int],
+        element: ReducedElement,
+        sources: Sequence[SourceLayout],
+    ) -> Runner | None:
+        """Return a runner for a reduction of a pointwise expression along some axes of its sources, or None if there is
+        no template for it.
+        """
+        if not sources or not prod(sources[0].shape):
+            return None
+        loops = reduction_loops(sources[0].shape, axes, [s.strides for s in sources])
+        return (
+            None if loops is None else self._on_sources(type, bind_reduction(kind, type.dtype, element, loops), sources)
+        )
+
+    def _on_sources(
+        self, type: TensorType, run: Callable[..., None] | None, sources: Sequence[SourceLayout]
+    ) -> Runner | None:
+        """Return a runner that gives a function the addresses of sources and of a new result."""
         if run is None:
             return None
-        make = buffer_factory(self.device, count * type.dtype.bytes)
+        shape: Any = type.shape
+        make = buffer_factory(self.device, prod(shape) * type.dtype.bytes)
         given = [(s.source, s.offset * s.item_bytes) for s in sources]
 
-        def pointwise(buffers: Sequence[DeviceBuffer]) -> tuple[DeviceBuffer, ...]:
+        def bound(buffers: Sequence[DeviceBuffer]) -> tuple[DeviceBuffer, ...]:
             out = make()
             run(*[buffers[n].address + first for n, first in given], out.address)
             return (out,)
 
-        return pointwise
+        return bound
 
     def copies(self, type: TensorType, parts: Sequence[tuple[SourceLayout, int]]) -> Runner | None:
         """Return a runner that copies strided sources to slices of a result; None if the interpreter is faster."""

@@ -1,4 +1,4 @@
-"""Bind pointwise stages to sizes and strides without translating them again.
+"""Bind stages to sizes and strides without translating them again.
 
 The words of a stage, and of the table that runs it, differ between two shapes in few places: extents, steps of linear
 forms, bounds of chunks. A template keeps the words of a prototype as an image; a binding copies the image, moves its
@@ -22,6 +22,7 @@ from .bytecode import BlockStage
 from .instance_order import reads_across
 from .loading import INSTANCE_NS, STAGE_WORDS, NativeStage, block_lanes, driver, link_opcodes, opcodes_of
 from .opcodes import GROUP_LANES
+from .registers import MAX_AXES
 from .stages import MAX_ROW_LANES, MIN_LANES, StridedMemory
 from .translate import translate
 
@@ -31,6 +32,9 @@ CHUNKS_PER_THREAD = 4
 """Chunks of a thread, so that others can do the work of one that loses its core."""
 MAX_SHORT_ROWS = 1 << 15
 """Elements up to which short rows are blocks of their own."""
+MAX_SHORT_BLOCKS = 1 << 9
+"""The same in rows of any length: running so many blocks takes less time than translating the stage."""
+PLAIN_KINDS = ("constant", "load", "apply", "store", "reduce", "extreme", "iota")
 MEMORY_WORD, FORM_WORD = 6, 7
 """Words of an instruction that moves elements: the number of its memory, and its linear form."""
 
@@ -78,10 +82,12 @@ class StageTemplate:
     def __init__(self, stage: BlockStage, threads: int) -> None:
         self.lanes = block_lanes(stage)
         native_stage = NativeStage(stage)
-        costs = native_stage.nanoseconds - native_stage.instances * INSTANCE_NS * (1 + len(stage.body))
-        self.lane_ns = costs / (prod(stage.outer) * stage.lanes)
         self.instance_ns = INSTANCE_NS * (1 + len(stage.body))
-        self.memories = 1 + max(i.memory for i in stage.body)
+        steps = prod(stage.inner)
+        costs = native_stage.nanoseconds - native_stage.instances * steps * self.instance_ns
+        self.lane_ns = costs / (prod(stage.outer) * steps * stage.lanes)
+        self.memories = 1 + max(i.memory for i in (*stage.body, *stage.after))
+        self.outer, self.lanes_inside = len(stage.outer), stage.lanes_inside
         self.across = reads_across(stage)
         self.chunks = CHUNKS_PER_THREAD * threads if threads > 1 else 1
         table = _table(native_stage, self.memories, threads, self.chunks)
@@ -106,7 +112,7 @@ class StageTemplate:
         code = driver().addresses
         moves = {address for name, address in code.items() if name.startswith(("locate", "place", "put_back", "sto"))}
         moves |= {address for name, address in code.items() if name.startswith(("splat", "strided"))}
-        found, at, rank = [], STAGE_WORDS, len(stage.outer)
+        found, at, rank = [], STAGE_WORDS, len(stage.outer) + len(stage.inner)
         end = (words[7] - words[0]) // native.WORD_BYTES + STAGE_WORDS
         while at < end:
             if words[at] in moves:
@@ -118,13 +124,22 @@ class StageTemplate:
             at += words[at + 1]
         return found
 
+    def instances(self, axes: Sequence[MergedAxis]) -> int:
+        """Count the blocks of a binding, each of which one thread computes."""
+        blocks = 1 if self.lanes_inside else -(-axes[-1][0] // self.lanes)
+        return prod([extent for extent, _ in axes[: self.outer]]) * blocks
+
     def nanoseconds(self, axes: Sequence[MergedAxis]) -> float:
         """Estimate the time of a binding on one thread."""
-        rows = prod([extent for extent, _ in axes[:-1]])
-        return rows * (axes[-1][0] * self.lane_ns + -(-axes[-1][0] // self.lanes) * self.instance_ns)
+        steps = prod([extent for extent, _ in axes[self.outer : -1]])
+        elements = prod([extent for extent, _ in axes])
+        return elements * self.lane_ns + self.instances(axes) * steps * self.instance_ns
 
     def bind(self, axes: Sequence[MergedAxis]) -> Callable[..., None]:
-        """Return the function that runs the stage: it takes the addresses of the memories."""
+        """Return the function that runs the stage: it takes the addresses of the memories.
+
+        The axes are the outer ones, the inner ones, and that of the lanes.
+        """
         memory = native.AlignedWords(len(self.image))
         view = memory.view
         view[:] = self.image
@@ -137,13 +152,15 @@ class StageTemplate:
         lanes = self.lanes
         if extent <= lanes:
             lanes = extent if extent < GROUP_LANES else extent // GROUP_LANES * GROUP_LANES
-        blocks = -(-extent // lanes)
+        blocks = 1 if self.lanes_inside else -(-extent // lanes)
         at = self.table_words
         view[at + 10], view[at + 11], view[at + 13] = extent, lanes, blocks
         rows = 1
-        for axis, (count, _) in enumerate(axes[:-1]):
+        for axis, (count, _) in enumerate(axes[: self.outer]):
             view[at + 20 + axis] = count
             rows *= count
+        for axis, (count, _) in enumerate(axes[self.outer : -1]):
+            view[at + 20 + MAX_AXES + axis] = count
         if self.across:
             view[at + STAGE_WORDS - 1] = rows
         instances = rows * blocks
@@ -178,22 +195,27 @@ def bind_pointwise(
     """
     if not _has_template(axes):
         return None
-    known = (kind, *_access_pattern(axes))
-    template = _template((known, 1), dtype, element, axes, 1)
+    return bind_stage((kind, *_access_pattern(axes)), lambda: _prototype(dtype, element, axes), axes)
+
+
+def bind_stage(
+    known: object, prototype: Callable[[], BlockStage | None], axes: Sequence[MergedAxis]
+) -> Callable[..., None] | None:
+    """Bind the template of a name to axes, on all threads if that pays; the prototype is made once."""
+    template = _template((known, 1), prototype, 1)
     if template is None:
         return None
     threads = native.team().threads
     if threads > 1 and template.nanoseconds(axes) >= 2 * MIN_SPLIT_NS:
-        blocks = prod([extent for extent, _ in axes[:-1]]) * -(-axes[-1][0] // template.lanes)
-        if blocks >= CHUNKS_PER_THREAD * threads:
-            template = _template((known, threads), dtype, element, axes, threads) or template
+        if template.instances(axes) >= CHUNKS_PER_THREAD * threads:
+            template = _template((known, threads), prototype, threads) or template
     return template.bind(axes)
 
 
 def _has_template(axes: Sequence[MergedAxis]) -> bool:
-    """Whether the lanes of blocks are those of the last axis; blocks of several short rows pay for a translation."""
+    """Whether the lanes of blocks are those of the last axis; blocks of many short rows pay for a translation."""
     extents = [extent for extent, _ in axes]
-    if len(axes) == 1 or not extents[-1]:
+    if len(axes) == 1 or not extents[-1] or prod(extents[:-1]) <= MAX_SHORT_BLOCKS:
         return extents[-1] > 0
     return extents[-1] >= MIN_LANES and (extents[-1] >= MAX_ROW_LANES or prod(extents) <= MAX_SHORT_ROWS)
 
@@ -208,13 +230,11 @@ def _access_pattern(axes: Sequence[MergedAxis]) -> tuple[object, ...]:
     return steps, present, any(abs(s) > 1 and 0 < abs(o) < abs(s) for o, s in zip(outer, inner, strict=False))
 
 
-def _template(
-    known: object, dtype: DType, element: ElementOf, axes: Sequence[MergedAxis], threads: int
-) -> StageTemplate | None:
+def _template(known: object, prototype: Callable[[], BlockStage | None], threads: int) -> StageTemplate | None:
     if known not in _templates:
         if len(_templates) >= MAX_TEMPLATES:
             del _templates[next(iter(_templates))]
-        stage = _prototype(dtype, element, axes)
+        stage = prototype()
         _templates[known] = None if stage is None else StageTemplate(stage, threads)
     return _templates[known]
 
@@ -231,8 +251,16 @@ def _prototype(dtype: DType, element: ElementOf, axes: Sequence[MergedAxis]) -> 
     if program is None or len(program.stages) != 1 or program.temporaries or program.inputs != count:
         return None
     stage = program.stages[0]
-    plain = all(i.kind in ("constant", "load", "apply", "store") and not i.guards for i in (*stage.once, *stage.body))
-    if not plain or stage.outer != shape[:-1] or stage.lanes != PROTOTYPE_LANES or stage.row_lanes or stage.before:
+    if not is_plain(stage) or stage.outer != shape[:-1] or stage.lanes != PROTOTYPE_LANES or stage.before:
         return None
     link_opcodes(opcodes_of(stage))
     return stage
+
+
+def is_plain(stage: BlockStage) -> bool:
+    """Whether all that depends on sizes in a stage are its extents, and the steps of what it reads and stores."""
+    return not (stage.row_lanes or stage.pieces) and all(
+        i.kind in PLAIN_KINDS and not i.guards
+        for part in (stage.once, stage.before, stage.body, stage.after)
+        for i in part
+    )
