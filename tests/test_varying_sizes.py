@@ -16,6 +16,7 @@ from tests.fuzz.graphs import Drawn, compare, drawn, tolerance
 from tilegrad.backend.reference.graph import interpret
 from tilegrad.config import changed
 from tilegrad.errors import TilegradError
+from tilegrad.first_tier.decision import SIZES_PER_MEETING
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ir.size import known
 from tilegrad.lazy import realize
@@ -143,15 +144,27 @@ def test_lengths(name: str, exact_sizes: Callable[[Callable[[], Any]], Any]) -> 
 
 
 def test_meetings_count_whatever_the_sizes(exact_sizes: Callable[[Callable[[], Any]], Any]) -> None:
-    """Where tiers are counted, three lengths of one structure are three meetings."""
+    """Where tiers are counted, new lengths of a structure are meetings; it waits for more of them."""
 
     def work(n: int) -> np.ndarray:
         return ((numbers(n, 5) * 3 - 1).cos().sum(1) * numbers(n)).detach().numpy()
 
+    def meet(lengths: Sequence[int], programs: int) -> None:
+        for n in lengths:
+            np.testing.assert_allclose(work(n), exact_sizes(lambda n=n: work(n)), rtol=2e-5, atol=2e-5)
+            assert len(distinct() - before) == programs
+
     before = distinct()
     with changed(tier="counted", compile_at=3):
-        for n, programs in ((4, 0), (6, 0), (9, 1), (5, 1), (13, 1), (4, 1)):
-            np.testing.assert_allclose(work(n), exact_sizes(lambda n=n: work(n)), rtol=2e-5, atol=2e-5)
+        meet(range(4, 3 + 3 * SIZES_PER_MEETING), 0)
+        meet((50, 40, 60), 1)
+
+
+def test_a_length_that_returns_is_compiled_for_all() -> None:
+    before = distinct()
+    with changed(tier="counted", compile_at=3):
+        for n, programs in ((4, 0), (6, 0), (4, 0), (9, 0), (4, 1), (6, 1), (11, 1)):
+            tg.tan(numbers(n, 7) * 2 - 1).sum(1).numpy()
             assert len(distinct() - before) == programs
 
 

@@ -26,6 +26,19 @@ def tensor(*shape: int) -> tg.Tensor:
     return tg.tensor(np.arange(float(np.prod(shape)), dtype=np.float32).reshape(shape) / 7)
 
 
+def test_a_reduction_reads_a_parameter() -> None:
+    """A leaf is a view by its class, but has no input."""
+    x = tensor(5, 7).exp().detach().requires_grad_().realize()
+    with config.changed(tier="interpreted"):
+        np.testing.assert_allclose(x.sum(0).detach().numpy(), x.detach().numpy().sum(0), rtol=1e-6)
+
+
+def test_a_transposed_matrix_is_flattened_by_a_copy() -> None:
+    x = tensor(5, 7)
+    assert "(copied)" in steps_of(x.T.reshape(-1))
+    np.testing.assert_array_equal(x.T.reshape(-1).numpy(), x.numpy().T.reshape(-1))
+
+
 def test_outputs_of_one_call_are_one_step() -> None:
     mean, spread = operators.moments(tensor(3, 4))
     steps = steps_of(mean + spread.exp())

@@ -30,6 +30,11 @@ VALUES_PER_MEETING = 50
 meetings, so that waiting and compiling cost at most twice what the better of the two would.
 """
 
+SIZES_PER_MEETING = 8
+"""Meetings of new sizes for each meeting of a structure that it waits: a program for all sizes saves less in each, and
+compiling it takes longer.
+"""
+
 
 def meetings_to_compile(values: int) -> int:
     """Return the meeting at which a structure of so many values is compiled.
@@ -38,6 +43,16 @@ def meetings_to_compile(values: int) -> int:
     (3, 50)
     """
     return max(settings().compile_at, values // VALUES_PER_MEETING)
+
+
+def sizes_to_compile(order: Sequence[Value]) -> int:
+    """Return the meeting at which a structure is compiled for all sizes, if each was of other sizes.
+
+    Kernels that take sizes as data are bound to new ones in little time; what has none of them is compiled for each.
+    """
+    least = meetings_to_compile(len(order))
+    is_bound = not any(kind.opaque or kind.user_defined for kind in {type(v) for v in order})
+    return least * SIZES_PER_MEETING if is_bound else least
 
 
 def plan_for(key: Key, order: Sequence[Value], place: Device) -> FirstTierPlan | None:

@@ -168,10 +168,9 @@ class _PointwiseExpression:
     """The expression of a group of pointwise values, apart from its sizes: equal `kind`, equal expression."""
 
     def __init__(self, recorded: RecordedStructure, members: Sequence[int], result: int) -> None:
-        self.recorded, value = recorded, recorded.values[result]
-        source = recorded.sources[recorded.inputs[result][0]] if is_view(value) else None
-        moved = None if source is None else _elements_of(value, source)
-        shape: Any = value.shape
+        self.recorded = recorded
+        moved = self._moved(result) if result in members else None
+        shape: Any = recorded.values[result].shape
         self.shape: tuple[int, ...] = shape if moved is None else moved.shape
         self.reads: dict[StridedSource, int] = {}
         self.types: list[DType] = []
@@ -185,11 +184,17 @@ class _PointwiseExpression:
             self.ops.append((recorded.values[number], operands))
         self.result = self._operand(result)
 
+    def _moved(self, number: int) -> StridedSource | None:
+        """Return the elements of a member that is a view of memory."""
+        value = self.recorded.values[number]
+        source = self.recorded.sources[self.recorded.inputs[number][0]] if is_view(value) else None
+        return None if source is None else _elements_of(value, source)
+
     def _operands(self, number: int) -> list[int]:
-        value, inputs = self.recorded.values[number], self.recorded.inputs[number]
-        source = self.recorded.sources[inputs[0]] if is_view(value) else None
-        moved = None if source is None else _elements_of(value, source)
-        return [self._operand(x) for x in inputs] if moved is None else [self._read(moved, value)]
+        moved = self._moved(number)
+        if moved is not None:
+            return [self._read(moved, self.recorded.values[number])]
+        return [self._operand(x) for x in self.recorded.inputs[number]]
 
     def _operand(self, number: int) -> int:
         known = self._place.get(number)

@@ -131,7 +131,7 @@ def _plan(key: Key, order: Sequence[Value], numbers: Sequence[Fill], place: Devi
     exactly = tuple([number_key(v.value) for v in numbers])
     is_counted = decide is not None and knobs.tier == "counted"
     if is_counted and _fixed(key, exactly, _compared(key, exactly)) not in _programs:
-        if _for_all_sizes(key, order, numbers, part("first_tier.decision", "meetings_to_compile")(len(order))):
+        if _for_all_sizes(key, order, numbers, part("first_tier.decision", "sizes_to_compile")(order)):
             return None
     plan = None if decide is None else decide(key, order, place)
     if plan is not None and numbers:
