@@ -154,6 +154,7 @@ def test_meetings_count_whatever_the_sizes(exact_sizes: Callable[[Callable[[], A
             np.testing.assert_allclose(work(n), exact_sizes(lambda n=n: work(n)), rtol=2e-5, atol=2e-5)
             assert len(distinct() - before) == programs
 
+    numbers(40, 2).sum().item()  # and what else waits for an evaluation
     before = distinct()
     with changed(tier="counted", compile_at=3):
         meet(range(4, 3 + 3 * SIZES_PER_MEETING), 0)
