@@ -159,12 +159,17 @@ class Completion:
             yield rest
 
     async def apieces(self) -> AsyncIterator[tuple[int | None, str]]:
-        """Iterate over tokens with the text that each completes; the last one may be text alone."""
-        decoder = TextDecoder(self._tokenizer())
+        """Iterate over tokens with the text that each completes, if there is a tokenizer; at the end text alone."""
+        decoder = TextDecoder(self._tokenizer()) if self.has_tokenizer else None
         async for token in self:
-            yield token, decoder.add(token)
-        if rest := decoder.rest():
+            yield token, "" if decoder is None else decoder.add(token)
+        if decoder is not None and (rest := decoder.rest()):
             yield None, rest
+
+    @property
+    def has_tokenizer(self) -> bool:
+        """Whether answers can be text."""
+        return self._generator.tokenizer is not None
 
     def text(self, timeout: float | None = None) -> str:
         """Return the text of the whole answer."""
