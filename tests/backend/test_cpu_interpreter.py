@@ -16,6 +16,7 @@ pytest.importorskip("llvmlite")
 import tilegrad as tg
 from tests.ops.registry import all_examples
 from tilegrad.backend.cpu.device import CpuDevice
+from tilegrad.backend.cpu.interpreter import native_functions
 from tilegrad.backend.cpu.interpreter.instance_order import common_rows, row_segments
 from tilegrad.backend.cpu.interpreter.loading import load
 from tilegrad.backend.cpu.interpreter.translate import StridedMemory, translate, translate_value
@@ -426,3 +427,12 @@ def test_warnings_stay_away() -> None:
         warnings.simplefilter("error")
         x = np.array([0.0, -1.0, np.inf, np.nan], np.float32)
         same(run(cast(given(x), float16), x), x.astype(np.float16), float16)
+
+
+def test_each_group_of_native_functions_is_compiled_alone() -> None:
+    """All functions link, whichever is needed first: what one group does not use of the text is left out."""
+    wanted = [(name, 0) for group in native_functions.GROUPS for name in group]
+    wanted += [(name, bits) for group in native_functions.MOVES for name in group for bits in (8, 16, 32, 64)]
+    addresses = [native_functions.native_function(*each) for each in wanted]
+    assert len(set(addresses)) == len(wanted)
+    assert all(native_functions.is_move(name) == bool(bits) for name, bits in wanted)

@@ -110,7 +110,7 @@ def code() -> objects.LinkedCode:
     symbols = {name: _address_of(getattr(python, name)) for name in API}
     symbols["none"] = id(None)
     symbols["type_error"] = ctypes.addressof(ctypes.c_void_p.in_dll(python, "PyExc_TypeError"))
-    image = objects.cached_object("the runtime", source(), objects.host(), optimise=True)
+    image = objects.cached_object("the runtime", source(), objects.host(), optimise="inline")
     linked = objects.link([image], names, symbols)
     python.Py_IncRef(ctypes.py_object(linked))  # buffers may outlive all other objects of the interpreter
     return linked

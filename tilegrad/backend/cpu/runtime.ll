@@ -59,7 +59,7 @@ declare ptr @PyObject_CallFunctionObjArgs(ptr, ...)
 
 ; ---------------------------------------------------------------------------------------------------- tasks
 
-define void @run_tasks(ptr %first, i64 %count) {
+define void @run_tasks(ptr %first, i64 %count) alwaysinline {
 entry:
   %end = getelementptr %task, ptr %first, i64 %count
   br label %test
@@ -342,7 +342,7 @@ leave:
 }
 
 ; All segments on this thread, without a word to the others.
-define private void @run_alone(ptr %program, ptr %times) {
+define private void @run_alone(ptr %program, ptr %times) alwaysinline {
 entry:
   %count.at = getelementptr %program, ptr %program, i64 0, i32 2
   %count = load i64, ptr %count.at
@@ -390,7 +390,7 @@ leave:
 }
 
 ; Where the times of a program's segments are noted, behind that of its start; null if they are not.
-define private ptr @times_of(ptr %program) {
+define private ptr @times_of(ptr %program) alwaysinline {
   %at = getelementptr %program, ptr %program, i64 0, i32 10
   %first = load ptr, ptr %at
   %timed = icmp ne ptr %first, null
@@ -582,7 +582,7 @@ leave:
   ret void
 }
 
-define private void @unlock(ptr %team) {
+define private void @unlock(ptr %team) alwaysinline {
   %old = atomicrmw xchg ptr %team, i64 0 release, align 64
   %awaited = icmp eq i64 %old, 2
   br i1 %awaited, label %wake, label %leave
@@ -608,7 +608,7 @@ define private void @run_together(ptr %program, ptr %team, ptr %times) {
 }
 
 ; Puts the data of this call into the arguments of the kernels, and runs. Called with the lock.
-define private void @patch_and_run(ptr %program, ptr %data) {
+define private void @patch_and_run(ptr %program, ptr %data) alwaysinline {
 entry:
   %count.at = getelementptr %program, ptr %program, i64 0, i32 6
   %count = load i64, ptr %count.at
@@ -739,7 +739,7 @@ leave:
 @at_device = global i64 0
 @at_memory = global i64 0
 
-define private void @set_slot(ptr %object, ptr %offset.at, ptr %value) {
+define private void @set_slot(ptr %object, ptr %offset.at, ptr %value) alwaysinline {
   %offset = load i64, ptr %offset.at
   %slot = getelementptr i8, ptr %object, i64 %offset
   call void @Py_IncRef(ptr %value)

@@ -11,15 +11,13 @@ from array import array
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from math import prod
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....ir.dtype import DType, bool_, float32, float64
 from ....ir.functions import FUNCTIONS
 from ....runtime import events
 from ....runtime.cache import key, shared, sources
-from ....runtime.index_faults import SYMBOL
-from ....runtime.singletons import lock, once
+from ....runtime.singletons import lock
 from .. import native, objects
 from ..build import index_faults
 from ..costs import MIN_SPLIT_NS, RELEASE_LOCK_NS
@@ -28,6 +26,7 @@ from ..target import target
 from ..task_table import ArgumentPatch, TaskTable
 from .bytecode import BlockInstruction, BlockProgram, BlockStage, LinearForm
 from .instance_order import common_rows, reads_across, row_segments
+from .native_functions import is_move, native_function
 from .opcodes import GROUP_LANES, Opcode
 from .registers import MAX_AXES, MIN_BLOCK_LANES, allocate_registers
 
@@ -45,24 +44,6 @@ CHEAP_LANE_NS, EXPENSIVE_LANE_NS, INSTANCE_NS = 0.1, 0.8, 20.0
 """Assumed nanoseconds of an instruction per lane, and of an instance."""
 MAX_LISTED_STAGES = 3
 """Stages of a program that are listed behind the words of its first stage."""
-MOVES = ("constant", "splat", "strided", "store_strided", "guarded", "merge", "gather", "offset")
-"""Native functions that there are for each width of an element."""
-WIDTHS = (8, 16, 32, 64)
-
-
-@once
-def driver() -> objects.LinkedCode:
-    """Compile and link the loops of the interpreter."""
-    folder = Path(__file__).parent
-    elements = (folder / "elements.ll").read_text()
-    text = (folder / "blocks.ll").read_text().replace("@RECORD", f"@{SYMBOL}")
-    for bits in WIDTHS:
-        text += elements.replace("{bits}", str(bits)).replace("{bytes}", str(bits // 8))
-    names = ["run_blocks", "run_program", "locate", "place", "put_back", "store", "iota", "check", "clamp", "by_rows"]
-    names += ["locate_offset", "first_group"]
-    names += [f"{move}_{bits}" for move in MOVES for bits in WIDTHS]
-    image = objects.cached_object("the block interpreter", text, objects.host(), optimise="inline")
-    return objects.link([image], names, {SYMBOL: index_faults.address})
 
 
 _addresses: dict[Opcode, int] = {}
@@ -133,7 +114,7 @@ class LoadedBlocks:
     def _partitioned(self) -> Callable[..., None]:
         """Return the function that runs the stages with all threads."""
         program, memories = self.program, self._memories
-        kernel = driver().addresses["run_blocks"]
+        kernel = native_function("run_blocks")
         calls, patches = [], []
         for n, stage in enumerate(self._stages):
             slots = (stage.words.address, *[0] * memories)
@@ -157,7 +138,7 @@ class LoadedBlocks:
 @cache
 def _prototype(memories: int) -> TaskTable:
     """Return the table of a program of one thread, whose stages are given by its first argument."""
-    call = NativeCall("blocks", driver().addresses["run_program"], (0,) * (1 + memories), 1, 0.0)
+    call = NativeCall("blocks", native_function("run_program"), (0,) * (1 + memories), 1, 0.0)
     patches = [ArgumentPatch(memory, 0, 1 + memory) for memory in range(memories)]
     team = native.team()
     return TaskTable(team, [call], partition([call], 1), patches, memories)
@@ -270,7 +251,7 @@ class NativeStage:
             made = self._storing(words, i, run)
         else:
             made = ENCODERS.get(i.kind, NativeStage._applying)(self, i)
-            words += [driver().addresses["first_group"], 2 + len(made)] if i.result in self.narrow else []
+            words += [native_function("first_group"), 2 + len(made)] if i.result in self.narrow else []
         made[1] = len(made)
         words += made
 
@@ -279,14 +260,14 @@ class NativeStage:
         return self.stage.dtypes[i.args[0] if i.kind == "store" else i.result].bytes
 
     def _constant(self, i: BlockInstruction) -> list[int]:
-        function = driver().addresses[f"constant_{8 * self._item(i)}"]
+        function = native_function("constant", 8 * self._item(i))
         return [function, 0, i.result, _bits(i.numbers[0], self.stage.dtypes[i.result])]
 
     def _check(self, i: BlockInstruction) -> list[int]:
-        return [driver().addresses["check"], 0, i.result, i.args[0], 0, _mask(i), int(i.numbers[0])]
+        return [native_function("check"), 0, i.result, i.args[0], 0, _mask(i), int(i.numbers[0])]
 
     def _clamp(self, i: BlockInstruction) -> list[int]:
-        return [driver().addresses["clamp"], 0, i.result, i.args[0], 0, int(i.numbers[0]), int(i.numbers[1])]
+        return [native_function("clamp"), 0, i.result, i.args[0], 0, int(i.numbers[0]), int(i.numbers[1])]
 
     def _applying(self, i: BlockInstruction) -> list[int]:
         return [_addresses[_opcode(i, self.stage)], 0, i.result, *i.args]
@@ -300,18 +281,18 @@ class NativeStage:
     def _by_rows(self, i: BlockInstruction) -> list[int]:
         """Return the words of an instruction that is run for each row of the lanes."""
         assert i.form is not None
-        axis, code = len(i.form.steps) - 2, driver().addresses
+        axis = len(i.form.steps) - 2
         if i.kind == "store":
             made = self._moving("store_strided", i, i.args[0])
         else:
             made = ENCODERS[i.kind](self, i, rows=True)
         forms = [i.form, *[guard.form for guard in i.guards]]
         equal = i.kind in ("load", "iota", "offset") and all(form.steps[axis] == 0 for form in forms)
-        return [code["by_rows"], 0, made[2], self._item(i), axis, self.stage.row_lanes, int(equal), *made]
+        return [native_function("by_rows"), 0, made[2], self._item(i), axis, self.stage.row_lanes, int(equal), *made]
 
     def _iota(self, i: BlockInstruction, rows: bool = False) -> list[int]:
         assert i.form is not None
-        return [driver().addresses["iota"], 0, i.result, 0, 0, 0, 0, *self._form_words(i.form, 1, rows)]
+        return [native_function("iota"), 0, i.result, 0, 0, 0, 0, *self._form_words(i.form, 1, rows)]
 
     def _load(self, i: BlockInstruction, rows: bool = False) -> list[int]:
         assert i.form is not None
@@ -346,7 +327,7 @@ class NativeStage:
         """Return the words of an instruction that moves elements between a memory and the register of a value."""
         assert i.form is not None
         item = self._item(i)
-        function = driver().addresses[f"{name}_{8 * item}" if name in MOVES else name]
+        function = native_function(name, 8 * item if is_move(name) else 0)
         words = self._form_words(i.form, item, rows)
         return [function, 0, slot, 0, self.registers.offsets[slot], item, i.memory, *words]
 

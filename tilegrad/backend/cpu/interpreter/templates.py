@@ -20,7 +20,8 @@ from ..partition import InstanceRange, NativeCall, ParallelSegment
 from ..task_table import ArgumentPatch, TableAddress, TaskTable
 from .bytecode import BlockStage
 from .instance_order import reads_across
-from .loading import INSTANCE_NS, STAGE_WORDS, NativeStage, block_lanes, driver, link_opcodes, opcodes_of
+from .loading import INSTANCE_NS, STAGE_WORDS, NativeStage, block_lanes, link_opcodes, opcodes_of
+from .native_functions import linked_functions, native_function
 from .opcodes import GROUP_LANES
 from .registers import MAX_AXES
 from .stages import MAX_ROW_LANES, MIN_LANES, StridedMemory
@@ -102,14 +103,14 @@ class StageTemplate:
             for memory, first in homes
             if memory.address <= word < memory.at(len(memory.view))
         ]
-        kernel = driver().addresses["run_blocks"]
+        kernel = native_function("run_blocks")
         self.bounds = [n + 2 for n in range(self.table_words) if words[n] == kernel]
         self.image = array("q", words)
         self.terms = self._terms(stage, own.view)
 
     def _terms(self, stage: BlockStage, words: Sequence[int]) -> list[TermPlace]:
         """Find the words that hold steps of memories."""
-        code = driver().addresses
+        code = linked_functions()
         moves = {address for name, address in code.items() if name.startswith(("locate", "place", "put_back", "sto"))}
         moves |= {address for name, address in code.items() if name.startswith(("splat", "strided"))}
         found, at, rank = [], STAGE_WORDS, len(stage.outer) + len(stage.inner)
@@ -172,7 +173,7 @@ class StageTemplate:
 
 def _table(stage: NativeStage, memories: int, threads: int, chunks: int) -> TaskTable:
     """Build the table of the prototype: each lane has an equal number of chunks."""
-    call = NativeCall("blocks", driver().addresses["run_blocks"], (stage.words.address, *[0] * memories), chunks, 0.0)
+    call = NativeCall("blocks", native_function("run_blocks"), (stage.words.address, *[0] * memories), chunks, 0.0)
     ranges = [[InstanceRange(0, n, n + 1)] for n in range(chunks)]
     each = chunks // threads
     lanes = [ranges[n * each : (n + 1) * each] for n in range(threads)]
