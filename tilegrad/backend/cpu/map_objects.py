@@ -26,6 +26,7 @@ UNDEFINED, FIRST_RESERVED = 0, 0xFF00
 SECTION, SYMBOL, RELOCATION = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ"), struct.Struct("<QQq")
 WORD = struct.Struct("<Q")
 MAX_WORD = (1 << 64) - 1
+"""Addresses wrap around beyond it, as in the processor."""
 PAGE = mmap.PAGESIZE
 
 

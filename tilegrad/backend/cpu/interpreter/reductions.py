@@ -30,9 +30,17 @@ class ReductionBuilder:
     """One reduction over some indices, to be stored for all values of others."""
 
     def __init__(
-        self, storage: StageStorage, fn: str, inner: Sequence[Index], body: Expr, domain: Sequence[Index], result: DType
+        self,
+        storage: StageStorage,
+        fn: str,
+        inner: Sequence[Index],
+        body: Expr,
+        domain: Sequence[Index],
+        results: Sequence[DType],
     ) -> None:
-        self.storage, self.fn, self.body, self.domain, self.result = storage, fn, body, domain, result
+        self.storage, self.fn, self.body, self.domain = storage, fn, body, domain
+        self.results = results
+        """The dtypes that the total is rounded to, one after the other: half precision comes from float32."""
         self.indices = inner
         self.builder = StageBuilder(storage, (*domain, *inner))
         self.source = body.dtype
@@ -110,10 +118,11 @@ class ReductionBuilder:
     def _finish(self, value: int, dtype: DType, out: StridedMemory, order: Sequence[Index]) -> None:
         """Store the value of a reduction when it is complete."""
         b = self.builder
-        if dtype is not self.result:
-            made = b.new(self.result)
-            b.after.append(IndexedInstruction("apply", made, (value,), "cast", dtype))
-            value = made
+        for to in self.results:
+            if dtype is not to:
+                made = b.new(to)
+                b.after.append(IndexedInstruction("apply", made, (value,), "cast", dtype))
+                value, dtype = made, to
         b.after.append(
             IndexedInstruction("store", -1, (value,), memory=out.number, form=StageBuilder.store_form(out, order))
         )
@@ -145,16 +154,18 @@ class ReductionBuilder:
         else:
             self.storage.stages.append(b.stage(Loops(outer, inner, cut, lanes_inside=True, pieces=pieces)))
         rest = Read(source, order, dtype)
-        ReductionBuilder(self.storage, self.fn, (piece,), rest, self.domain, self.result).store(out)
+        ReductionBuilder(self.storage, self.fn, (piece,), rest, self.domain, self.results).store(out)
 
 
-def store_reduction(storage: StageStorage, e: Reduce, domain: Sequence[Index], out: StridedMemory) -> None:
-    """Add the stages that store a reduction for all values of some indices."""
+def store_reduction(
+    storage: StageStorage, e: Reduce, domain: Sequence[Index], out: StridedMemory, results: Sequence[DType]
+) -> None:
+    """Add the stages that store a reduction for all values of some indices, rounded to some dtypes in turn."""
     inner, body = [e.index], e.body
     while isinstance(body, Reduce) and body.fn == e.fn and not e.fn.startswith("arg"):
         inner.append(body.index)
         body = body.body
-    ReductionBuilder(storage, e.fn, inner, body, domain, e.dtype).store(out)
+    ReductionBuilder(storage, e.fn, inner, body, domain, results).store(out)
 
 
 def store_scan(storage: StageStorage, e: Scan, order: Sequence[Index], out: StridedMemory) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ....ir.dtype import DType
 from ....ir.graph import Value
 from ....ir.position import row_major
-from ....ir.scalar import Expr, Index, Position, Read, Reduce, Scan, facts, free, loops_in, substitute
+from ....ir.scalar import Apply, Expr, Index, Position, Read, Reduce, Scan, facts, free, loops_in, substitute
 from ....ir.size import is_static
 from .bytecode import BlockProgram, BlockStage
 from .forms import NotTranslated, static
@@ -105,8 +105,9 @@ class _Translation:
 
     def _store(self, e: Expr, indices: tuple[Index, ...], out: StridedMemory) -> None:
         """Add the stages that store an element for all values of indices."""
-        if isinstance(e, Reduce):
-            store_reduction(self, e, indices, out)
+        inner = e.args[0] if isinstance(e, Apply) and e.fn == "cast" else e
+        if isinstance(inner, Reduce) and (inner is e or free(inner).issuperset([i for i in indices if i.extent != 1])):
+            store_reduction(self, inner, indices, out, (inner.dtype, e.dtype))
         elif isinstance(e, Scan) and isinstance(e.at, Index) and e.at in indices and not free(e.body) & {e.at}:
             store_scan(self, e, [e.index if i is e.at else i for i in indices], out)
         else:
@@ -133,7 +134,7 @@ class _Translation:
             if isinstance(e, Reduce):
                 own = tuple([i for i in order if i in free(e)])
                 source, memory = self.temporary(e.dtype, own)
-                store_reduction(self, e, own, memory)
+                store_reduction(self, e, own, memory, (e.dtype,))
                 found = Read(source, own, e.dtype)
             else:
                 outer = tuple([i for i in order if i in free(e.body) and i is not e.index])
