@@ -84,6 +84,7 @@ def _add_networks(commands: Any) -> None:
     """Add the commands for networks in files."""
     run = commands.add_parser("run", help="call a saved program with arrays, and show or write the results")
     run.add_argument("--output", type=Path, metavar="FILE", help="a .npy file for the result (several are numbered)")
+    run.add_argument("--trust-code", action="store_true", help="execute the machine code that the program comes with")
     run.add_argument("program", type=Path, metavar="PROGRAM", help="the saved program, or a network written as text")
     run.add_argument("inputs", type=Path, nargs="*", metavar="INPUT", help="an array in a .npy file for each argument")
 
@@ -91,6 +92,7 @@ def _add_networks(commands: Any) -> None:
     export.add_argument(
         "--dynamic", action="append", default=[], metavar="ARGUMENT:AXIS=SIZE", help="a size that varies: input:0=n"
     )
+    export.add_argument("--code", action="store_true", help="store machine code for calls with arrays like the inputs")
     export.add_argument("source", metavar="SOURCE", help="file.py:model, package.module:model, or a saved program")
     export.add_argument("output", type=Path, metavar="OUTPUT", help="where to: net.tgp, or net.txt for the text form")
     export.add_argument(
@@ -103,8 +105,8 @@ def _on_networks(options: argparse.Namespace) -> int:
     from .saved.command_line import export_program, run_program
 
     if options.command == "run":
-        return run_program(options.program, options.inputs, options.output)
-    return export_program(options.source, options.output, options.inputs, options.dynamic)
+        return run_program(options.program, options.inputs, options.output, options.trust_code)
+    return export_program(options.source, options.output, options.inputs, options.dynamic, options.code)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

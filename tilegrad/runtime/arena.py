@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from ..ir.node import Node
 from ..ir.size import Dim, Size
 
 ALIGNMENT = 64
 """Bytes: a line of a cache, and the widest vector."""
 
 
-class Lifetime(Node):
+class Lifetime(NamedTuple):
     """The steps from the one that writes a buffer to the last that reads it, both included."""
 
     name: str

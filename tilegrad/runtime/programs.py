@@ -23,7 +23,7 @@ from ..ir.node import Node, Structure
 from ..ir.program import Foreign, Program
 from ..ir.size import Size
 from ..ir.stored import NotStored, node_of, text_of
-from .cache import key, shared, sources
+from .cache import key, provided, shared, sources
 
 if TYPE_CHECKING:
     from .external_work import ExternalWork
@@ -59,7 +59,7 @@ def name_of(graph: Graph, updates: Mapping[int, int], name: str, *choices: objec
 
     `choices` are the scheduler's other inputs: the target model and the tuned choices of kernels.
     """
-    if shared("programs").folder is None:
+    if shared("programs").folder is None and not provided:
         return None
     works: dict[str, ExternalWork] = {}
     try:

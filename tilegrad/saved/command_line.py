@@ -22,9 +22,9 @@ from .exported import ExportedProgram, export, load_program
 DYNAMIC = re.compile(r"(?P<argument>\w+):(?P<axis>-?\d{1,3})=(?P<size>\w+)", re.ASCII)
 
 
-def run_program(program: Path, inputs: Sequence[Path], output: Path | None) -> int:
+def run_program(program: Path, inputs: Sequence[Path], output: Path | None, trust_code: bool = False) -> int:
     """Call a saved program with arrays from `.npy` files; print or write its results."""
-    net = load_program(program)
+    net = load_program(program, trust_code=trust_code)
     given = [array_in(path) for path in inputs]
     with no_grad():
         results = [x.numpy() for x in flatten(net(*given))[0]]
@@ -52,27 +52,33 @@ def array_in(path: Path) -> np.ndarray[Any, Any]:
     return found
 
 
-def export_program(source: str, output: Path, inputs: Sequence[Path], dynamic: Sequence[str]) -> int:
+def export_program(
+    source: str, output: Path, inputs: Sequence[Path], dynamic: Sequence[str], code: bool = False
+) -> int:
     """Write the network of a Python file as a saved program, or a program in the other form.
 
     `source` is `file.py:name` or `module:name`, a module or a function that returns one; or a saved program, or a text.
-    An output whose name ends in `.txt` gets the text form.
+    An output whose name ends in `.txt` gets the text form. With `code` the file gets machine code for arrays like the
+    inputs.
     """
+    arrays = tuple(map(array_in, inputs))
     path, _, name = source.rpartition(":")
     if path and name.isidentifier():
-        program = export(_model(path, name), tuple(map(array_in, inputs)), dynamic=_dynamic(dynamic)).eval()
-    elif inputs or dynamic:
+        program = export(_model(path, name), arrays, dynamic=_dynamic(dynamic)).eval()
+    elif dynamic or (inputs and not code):
         raise ArgumentError(f"{source} is a network already: it takes no inputs and no --dynamic")
     else:
         program = load_program(source)
-    _write(program, output)
+    if code and (output.suffix == ".txt" or not inputs):
+        raise ArgumentError("--code stores machine code in a saved program, for arrays like the inputs: name some")
+    _write(program, output, [arrays] if code else [])
     print(f"{output}: {len(program.graph.graph.values())} values, {len(program.tensor_names)} tensors")
     return 0
 
 
-def _write(program: ExportedProgram, output: Path) -> None:
+def _write(program: ExportedProgram, output: Path, code_for: Sequence[Any]) -> None:
     if output.suffix != ".txt":
-        program.save(output)
+        program.save(output, code_for)
         return
     from ..serialization.files import replacing
 

@@ -6,12 +6,13 @@ runs as one compiled program for all sizes that vary; otherwise its ops are reco
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import ArgumentError, ShapeError, TilegradError
 from ..functions.creation import ones, zeros
 from ..ir.graph import TensorType
+from ..ir.location import Location, working_for
 from ..ir.size import Dim, Size
 from ..jitted.function import Jitted
 from ..jitted.signature import CallArguments
@@ -28,6 +29,8 @@ from .network_printer import HEADER, Network, TensorDeclaration, network_of
 from .op_classes import check_sizes
 
 PROGRAM_NAME = "network"
+NETWORK_LINE = Location(compile("", "<network>", "exec"), 0)
+"""The line of all values of a compiled network: programs that call it from other lines find what it was compiled to."""
 MAX_CHECKED_SIZES = 4096
 """Number of kinds of sizes that are remembered as checked."""
 
@@ -59,9 +62,24 @@ class ExportedProgram(GraphModule):
                 checked.clear()
             checked.add(key)
 
-    def save(self, file: File) -> None:
-        """Write graph and tensors to one file; an existing file stays as it was until the new one is whole."""
-        program_file.write(file, self.network, {name: self.tensor(name) for name in self.tensor_names})
+    def save(self, file: File, code_for: Sequence[Any] = ()) -> None:
+        """Write graph and tensors to one file; an existing file stays as it was until the new one is whole.
+
+        `code_for` lists example arguments, each a tensor or a tuple: the machine code for such calls on this kind of
+        machine goes into the file.
+        """
+        code = b""
+        if code_for:
+            from .machine_code import code_of
+
+            code = code_of(str(self.network), [self._types(example) for example in code_for])
+        program_file.write(file, self.network, {name: self.tensor(name) for name in self.tensor_names}, code)
+
+    def _types(self, example: Any) -> list[tuple[str, list[int]]]:
+        args = tuple(example) if isinstance(example, (tuple, list)) else (example,)
+        leaves = self.graph.leaves_of(args, {})
+        self._check_sizes(self.graph.sizes_of(leaves))
+        return [(x.dtype.name, [int(n) for n in x.shape]) for x in leaves]
 
     @property
     def network(self) -> Network:
@@ -88,6 +106,10 @@ class _CompiledNetwork(Jitted[..., Any]):
         self.network = network
 
     def _specialise(self, call: CallArguments) -> Specialised:
+        with working_for(NETWORK_LINE):
+            return self._specialise_anywhere(call)
+
+    def _specialise_anywhere(self, call: CallArguments) -> Specialised:
         types = [x.value.type if isinstance(x, Tensor) else None for x in call.leaves]
         symbolic: list[TensorType | None] = [x.type for x in self.network.current_graph.argument_inputs]
         if symbolic != types and not any(_has_one(x, y) for x, y in zip(types, symbolic, strict=True)):
@@ -135,11 +157,12 @@ def export(
     return made.train(model.training)
 
 
-def load_program(file: File) -> ExportedProgram:
+def load_program(file: File, *, trust_code: bool = False) -> ExportedProgram:
     """Load an exported network: a saved program, or text that a person wrote. It is in evaluation mode.
 
-    Nothing in the file is executed. The tensors of a saved program are mapped: processes share their memory. Those of a
-    text are initialised anew: `uniform` is the default of matrices, `zeros` of vectors.
+    Nothing in the file is executed, unless `trust_code` says that its machine code may be: then nothing is compiled on
+    the kind of machine that it was saved on. The tensors of a saved program are mapped: processes share their memory.
+    Those of a text are initialised anew: `uniform` is the default of matrices, `zeros` of vectors.
     """
     with Source(file) as source:
         is_text = source.read(0, min(source.size, len(HEADER))) == HEADER.encode()
@@ -149,7 +172,7 @@ def load_program(file: File) -> ExportedProgram:
         network = parse_network(program_file.decoded(text, name), name)
         tensors = {n: initial(t) for n, t in network.tensors.items() if t.type is not None}
     else:
-        network, tensors = program_file.read(file)
+        network, tensors = program_file.read(file, trust_code)
     return program_of(network, tensors)
 
 
