@@ -115,3 +115,31 @@ def test_long_rows_run_on_all_threads() -> None:
         for length in (1 << 18, (1 << 18) - 77):
             x = tg.tensor(array[:length])
             np.testing.assert_array_equal((x * 0.5).numpy(), array[:length] * np.float32(0.5))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_large_parts_are_copied_by_templates(seed: int) -> None:
+    draw = random.Random(seed)
+    dtype = draw.choice(["float32", "float64", "int8", "bool"])
+    shape = draw.choice([(40, 700, 16), (3, 5, 7, 2000), (300, 900), (1 << 20,), (9, 1, 30000)])
+    axis = draw.randrange(len(shape))
+    moved = draw.random() < 0.3
+    arrays = []
+    for n in range(draw.randrange(2, 6)):
+        own = list(shape)
+        own[axis] = draw.choice([own[axis], 1, 0 if n else 3])
+        arrays.append(np.random.default_rng(n).integers(-2, 3, own).astype(dtype))
+    with config.changed(tier="interpreted"):
+        parts = [
+            tg.tensor(np.ascontiguousarray(a.T)).permute(*range(a.ndim)[::-1]) if moved else tg.tensor(a)
+            for a in arrays
+        ]
+        np.testing.assert_array_equal(tg.cat(parts, axis).numpy(), np.concatenate(arrays, axis))
+
+
+def test_a_concatenation_of_large_parts_translates_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilegrad.backend.cpu.ready_kernels.translate", None)
+    with config.changed(tier="interpreted"):
+        for rows in (400, 401):
+            x, y = tg.ones(16, rows, 256), tg.zeros(16, 32, 256)
+            np.testing.assert_array_equal(tg.cat([x, y], 1)[:, rows - 1 : rows + 1, 7].numpy(), [[1, 0]] * 16)

@@ -7,16 +7,17 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from ...ir.dtype import DType
 from ...ir.graph import TensorType, Value
 from ...ir.scalar import Expr, Index
 from ...runtime.buffer import DeviceBuffer
 from ...runtime.executable import Runner
 from .buffer_factory import buffer_factory
-from .copies import SourceLayout, copies
+from .copies import Copy, SourceLayout, copies
 from .interpreter.loading import load
 from .interpreter.reduction_templates import ReducedElement, bind_reduction, reduction_loops
 from .interpreter.stages import StridedMemory
-from .interpreter.templates import ElementOf, bind_pointwise, merged_axes
+from .interpreter.templates import ElementOf, bind_copy, bind_pointwise, merged_axes
 from .interpreter.translate import translate
 
 if TYPE_CHECKING:
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 
 MAX_ARENA_BYTES = 64 << 20
 """Bytes that a product may take of the arena, which never shrinks; a larger one allocates memory for each run."""
+
+
+MAX_BOUND_PARTS = 64
+"""Parts of a result, some of them large, up to which each is bound to a template: binding takes as long as copying some
+kilobytes.
+"""
 
 
 class CpuKernels:
@@ -100,7 +107,8 @@ class CpuKernels:
     def copies(self, type: TensorType, parts: Sequence[tuple[SourceLayout, int]]) -> Runner | None:
         """Return a runner that copies strided sources to slices of a result; None if the interpreter is faster."""
         shape: Any = type.shape
-        copy = copies(parts, [prod(shape[n + 1 :]) for n in range(len(shape))])
+        steps = [prod(shape[n + 1 :]) for n in range(len(shape))]
+        copy = copies(parts, steps) or _copies_by_template(type.dtype, parts, steps)
         if copy is None:
             return None
         make = buffer_factory(self.device, prod(shape) * type.dtype.bytes)
@@ -133,6 +141,25 @@ class CpuKernels:
             _multiplied, self.device, scratch, make, [p.run for p in products], x.source, x.offset * dtype.bytes,
             y.source, y.offset * dtype.bytes,
         )  # fmt: skip
+
+
+def _copies_by_template(dtype: DType, parts: Sequence[tuple[SourceLayout, int]], steps: Sequence[int]) -> Copy | None:
+    """Return the function that copies each part by a template of its own, on all threads if that pays."""
+    if not 1 < len(parts) <= MAX_BOUND_PARTS:
+        return None
+    bound = []
+    for part, target in parts:
+        if prod(part.shape):
+            run = bind_copy(dtype, part.shape, part.strides, steps)
+            if run is None:
+                return None
+            bound.append((run, part.source, part.offset * dtype.bytes, target * dtype.bytes))
+
+    def copy(buffers: Sequence[DeviceBuffer], out: int) -> None:
+        for run, source, first, target in bound:
+            run(buffers[source].address + first, out + target)
+
+    return copy
 
 
 def _multiplied(

@@ -13,7 +13,7 @@ from math import prod
 from typing import NamedTuple, TypeAlias
 
 from ....ir.dtype import DType
-from ....ir.scalar import Expr, Index
+from ....ir.scalar import Expr, Index, Read
 from .. import native
 from ..costs import MIN_SPLIT_NS
 from ..partition import InstanceRange, NativeCall, ParallelSegment
@@ -44,8 +44,11 @@ MergedAxis: TypeAlias = "tuple[int, tuple[int, ...]]"
 ElementOf: TypeAlias = "Callable[[Sequence[Index]], Expr]"
 
 
-def merged_axes(shape: Sequence[int], strides: Sequence[tuple[int, ...]]) -> list[MergedAxis]:
-    """Merge neighbouring axes that all memories, and a row-major result, go through in equal steps.
+def merged_axes(
+    shape: Sequence[int], strides: Sequence[tuple[int, ...]], result: Sequence[int] = ()
+) -> list[MergedAxis]:
+    """Merge neighbouring axes that all memories, and a result with some strides or a row-major one, go through in equal
+    steps.
 
     >>> merged_axes((4, 5, 6), [(30, 6, 1), (0, 6, 1)])
     [(4, (30, 0, 30)), (30, (1, 1, 1))]
@@ -56,7 +59,7 @@ def merged_axes(shape: Sequence[int], strides: Sequence[tuple[int, ...]]) -> lis
         extent = shape[n]
         if extent == 1:
             continue
-        steps = (*[s[n] for s in strides], step)
+        steps = (*[s[n] for s in strides], result[n] if result else step)
         step *= extent
         if found:
             inner, own = found[-1]
@@ -197,6 +200,16 @@ def bind_pointwise(
     if not _has_template(axes):
         return None
     return bind_stage((kind, *_access_pattern(axes)), lambda: _prototype(dtype, element, axes), axes)
+
+
+def bind_copy(
+    dtype: DType, shape: Sequence[int], strides: tuple[int, ...], result: Sequence[int]
+) -> Callable[..., None] | None:
+    """Return a function that copies strided elements to a slice of a result; None if rows are too short for it."""
+    axes = merged_axes(shape, [strides], result)
+    if axes[-1][1][1] != 1:
+        return None
+    return bind_pointwise(("copy", dtype), dtype, lambda indices: Read(0, tuple(indices), dtype), axes)
 
 
 def bind_stage(
