@@ -15,7 +15,9 @@ from ..tensor import Tensor
 from .kernels import append, attend, attend_one
 
 KEYS_PER_BLOCK = 64
-"""Keys of a step of the loop over a cache."""
+"""Keys of a step of the loop over a cache, for several queries, or on devices that run many instances."""
+KEYS_IN_CACHE = 16
+"""The same for one query elsewhere: the sums of so many keys stay in the first cache."""
 QUERIES_PER_INSTANCE = 16
 """New tokens that share the keys which an instance reads."""
 
@@ -120,7 +122,8 @@ class CacheView:
         out = empty(query.shape, dtype=query.dtype, device=query.device)
         if self.length == 1:
             operands = (query, key, value, keys, values, *place, out, scale)
-            attend_one[(batch, given.heads)](*operands, **sizes, GROUP=shared, BLOCK=KEYS_PER_BLOCK)
+            block = KEYS_IN_CACHE if query.device.target.min_instances == 1 else KEYS_PER_BLOCK
+            attend_one[(batch, given.heads)](*operands, **sizes, GROUP=shared, BLOCK=block)
         else:
             blocks = -(-self.length // QUERIES_PER_INSTANCE)
             append[(batch, given.heads, blocks)](

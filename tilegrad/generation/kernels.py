@@ -16,21 +16,9 @@ from ..language.kernel import kernel
 
 @kernel
 def attend_one(
-    query,
-    key,
-    value,
-    keys,
-    values,
-    slots,
-    positions,
-    out,
-    scale,
-    HEADS: tl.constexpr,
-    GROUP: tl.constexpr,
-    WIDTH: tl.constexpr,
-    CAPACITY: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    query, key, value, keys, values, slots, positions, out, scale,
+    HEADS: tl.constexpr, GROUP: tl.constexpr, WIDTH: tl.constexpr, CAPACITY: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     # One new token in each row: store its key and value, then attend to them and to all before them.
     row = tl.program_id(0)
     head = tl.program_id(1)
@@ -43,25 +31,39 @@ def attend_one(
     stored = first + position.to(tl.int64) * WIDTH + d
     tl.store(keys + stored, own_key)
     tl.store(values + stored, own_value)
-    at = ((row * HEADS + head) * GROUP + tl.arange(0, GROUP))[:, None] * WIDTH + d[None, :]
-    q = tl.load(query + at).to(tl.float32) * scale
-    largest = tl.sum(q * own_key.to(tl.float32)[None, :], 1)
-    weights = tl.full([GROUP], 1.0, tl.float32)
-    total = tl.zeros([GROUP, WIDTH], tl.float32) + own_value.to(tl.float32)[None, :]
+    for g in tl.static_range(GROUP):
+        at = ((row * HEADS + head) * GROUP + g) * WIDTH + d
+        q = tl.load(query + at).to(tl.float32) * scale
+        found = attend_before(q, own_key, own_value, keys + first, values + first, position, WIDTH, BLOCK)
+        tl.store(out + at, found.to(out.dtype.element_ty))
+
+
+@kernel
+def attend_before(q, own_key, own_value, keys, values, position, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    # Attend to a key that is given, and to those before its position. Every BLOCK-th key has a sum of its own, with its
+    # own maximum: lanes meet at the end only. The new key is not read from memory, where other threads stored it.
+    n = tl.arange(0, BLOCK)
+    d = tl.arange(0, WIDTH)
+    own = tl.sum(q * own_key.to(tl.float32), 0)
+    largest = tl.where(n == 0, own, -float("inf"))
+    weights = tl.where(n == 0, 1.0, 0.0)
+    total = tl.where((n == 0)[:, None], own_value.to(tl.float32)[None, :], 0.0)
     for start in range(0, position, BLOCK):
-        s = start + tl.arange(0, BLOCK)
+        s = start + n
         inside = s < position
-        place = first + s.to(tl.int64)[:, None] * WIDTH + d[None, :]
+        place = s[:, None] * WIDTH + d[None, :]
         k = tl.load(keys + place, mask=inside[:, None], other=0.0).to(tl.float32)
         v = tl.load(values + place, mask=inside[:, None], other=0.0).to(tl.float32)
-        scores = tl.where(inside[None, :], tl.dot(q, tl.trans(k)), -float("inf"))
-        most = tl.maximum(largest, tl.max(scores, 1))
-        power = tl.exp(scores - most[:, None])
-        kept = tl.exp(largest - most)
-        total = tl.dot(power, v, total * kept[:, None])
-        weights = weights * kept + tl.sum(power, 1)
+        scores = tl.where(inside, tl.sum(q[None, :] * k, 1), -float("inf"))
+        most = tl.maximum(largest, scores)
+        base = tl.where(most == -float("inf"), 0.0, most)
+        power = tl.exp(scores - base)
+        kept = tl.exp(largest - base)
+        total = total * kept[:, None] + power[:, None] * v
+        weights = weights * kept + power
         largest = most
-    tl.store(out + at, (total / weights[:, None]).to(out.dtype.element_ty))
+    factor = tl.exp(largest - tl.max(largest, 0))
+    return tl.sum(total * factor[:, None], 0) / tl.sum(weights * factor, 0)
 
 
 @kernel
