@@ -11,7 +11,7 @@ import pytest
 
 import tilegrad as tg
 from tilegrad.errors import InPlaceError
-from tilegrad.lazy import at_once
+from tilegrad.lazy import at_once, few_elements
 
 torch: Any = pytest.importorskip("torch")
 DTYPES = ("float32", "float64", "int64", "int32", "int16", "uint8", "bool", "float16", "bfloat16")
@@ -21,7 +21,10 @@ MANY = 8
 @contextmanager
 def recorded() -> Iterator[None]:
     """Record everything, as if no element could be accessed."""
-    with mock.patch.object(at_once, "element_access", return_value=None):
+    with (
+        mock.patch.object(at_once, "element_access", return_value=None),
+        mock.patch.object(few_elements, "kind_of", return_value=None),
+    ):
         yield
 
 

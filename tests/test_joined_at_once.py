@@ -150,7 +150,7 @@ def test_gradients_flow_through_many_pieces() -> None:
 
 
 def test_recorded_pieces_are_recorded() -> None:
-    x = tg.tensor(array(1, 40))
+    x = tg.tensor(array(1, 100))
     pieces = [x * n for n in range(COUNT)]
     made = tg.stack(pieces)
     assert not known(made)

@@ -10,7 +10,7 @@ from ..errors import ArgumentError, DTypeError
 from ..ir.dtype import bfloat16, bool_, float16, float32, int64, uint8
 from ..ir.graph import Value
 from ..lazy.handle import Handle
-from ..lazy.layout import elementwise, like
+from ..lazy.layout import like
 from ..lazy.storage import kept_separate
 from ..ops import arithmetic as ops
 from ..ops import bits, exponential
@@ -19,7 +19,7 @@ from ..ops.cast import cast, to_bool
 from ..ops.control import where as choose
 from .comparing import isnan
 from .declared import publish
-from .pointwise import Ops, binary, combined, few_elements, unary
+from .pointwise import Ops, binary, elementwise, few, unary
 from .promotion import (
     Number,
     Operand,
@@ -52,7 +52,7 @@ SIXTEEN_BIT_FLOATS = frozenset((float16, bfloat16))
 
 def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """Compute input + alpha * other."""
-    if alpha.__class__ is int and alpha == 1 and (made := combined(operator.add, input, other)) is not None:
+    if alpha.__class__ is int and alpha == 1 and (made := few.combined(operator.add, input, other)) is not None:
         return made
     _check_alpha(alpha, input, other, "add")
     if alpha != 1:
@@ -82,7 +82,7 @@ def _check_alpha(alpha: Number, input: Operand, other: Operand, op: str) -> None
 
 def sub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """Compute input - alpha * other."""
-    if alpha.__class__ is int and alpha == 1 and (made := combined(operator.sub, input, other)) is not None:
+    if alpha.__class__ is int and alpha == 1 and (made := few.combined(operator.sub, input, other)) is not None:
         return made
     _check_alpha(alpha, input, other, "sub")
     for x in (input, other):
@@ -101,7 +101,7 @@ def rsub(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
 
 def mul(input: Operand, other: Operand) -> Tensor:
     """Compute input * other."""
-    if (made := combined(operator.mul, input, other)) is not None:
+    if (made := few.combined(operator.mul, input, other)) is not None:
         return made
     x, y = pair(input, other, "mul")
     product = _scaled(ops.Mul, x, y, input, other) if x.type.dtype is not bool_ else bits.bitwise_and(x, y)
@@ -134,7 +134,7 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
     """Divide. Integers give floating-point numbers, unless `rounding_mode` is "floor" or "trunc"."""
     match rounding_mode:
         case None:
-            if (made := combined(operator.truediv, input, other)) is not None:
+            if (made := few.combined(operator.truediv, input, other)) is not None:
                 return made
             return elementwise(_scaled(ops.Div, *floating_pair(input, other, "div"), input, other), input, other)
         case "floor":
@@ -178,7 +178,7 @@ def _power_by_number(x: Value, exponent: Number) -> Value:
 
 def neg(input: Tensor) -> Tensor:
     """Compute -input."""
-    if isinstance(input, Handle) and (made := few_elements("changed", operator.neg, input)) is not None:
+    if isinstance(input, Handle) and (made := few.changed(operator.neg, input)) is not None:
         return made
     x = value_of(input, "neg")
     if x.dtype is bool_:

@@ -10,11 +10,10 @@ from ..errors import ArgumentError, DTypeError
 from ..ir.dtype import bool_
 from ..ir.graph import Value
 from ..lazy.handle import Handle
-from ..lazy.layout import elementwise
 from ..ops import comparison
 from ..ops.broadcasting import fill
 from .declared import publish
-from .pointwise import combined, named, unary
+from .pointwise import elementwise, few, named, unary
 from .promotion import Operand, RangeError, pair, value_of
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ def _comparison(op: Callable[[Value, Value], Value], symbol: str) -> Callable[..
     compared: Callable[[Any, Any], bool] = vars(operator)[name]
 
     def compare(input: Operand, other: Operand) -> Tensor:
-        if isinstance(input, Handle) and (made := combined(compared, input, other)) is not None:
+        if isinstance(input, Handle) and (made := few.combined(compared, input, other)) is not None:
             return made
         try:
             return elementwise(op(*pair(input, other, name)), input, other)

@@ -12,7 +12,7 @@ from ..ir import dtype as dtypes
 from ..ir.dtype import DType
 from ..ir.graph import Input
 from ..lazy.evaluation import array_of, in_memory
-from ..lazy.handle import Handle, handle_on, state, wrap
+from ..lazy.handle import Handle, handle_on, wrap
 from ..lazy.layout import (
     MemoryFormat,
     contiguous_format,
@@ -32,7 +32,7 @@ from ..ops.movement import inverse
 from ..runtime.device import Device, device, devices
 from .creation import DeviceLike, place, typed
 from .declared import publish
-from .pointwise import at_once, named
+from .pointwise import at_once_or_recorded, few, named
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -57,7 +57,7 @@ def to(
     dtype, device = _target(args, typed(dtype), device)
     moved = self if device is None or place(device) == self.value.device else _moved(self, place(device))
     if dtype is not None and dtype is not moved.value.dtype:
-        return lay(wrap(cast(moved.value, dtype)), formatted(self, memory_format, "to"))
+        return lay(at_once_or_recorded(cast(moved.value, dtype)), formatted(self, memory_format, "to"))
     if memory_format is None or memory_format in (preserve_format, suggested(moved)):
         return moved.clone() if copy and moved is self else moved
     return clone(moved, memory_format=memory_format)
@@ -167,7 +167,7 @@ def clone(self: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
 
 def item(self: Tensor) -> Any:
     """Return the only element as a Python number."""
-    if self._region is not None and state.trace is None and (number := at_once().number_of(self)) is not None:
+    if (self._numbers is not None or self._region is not None) and (number := few.only_number(self)) is not None:
         return number
     if self.value.type.count != 1:
         raise ArgumentError(

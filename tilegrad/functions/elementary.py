@@ -11,13 +11,12 @@ from ..errors import ArgumentError
 from ..ir.dtype import DType
 from ..ir.graph import Value
 from ..lazy.handle import wrap
-from ..lazy.layout import elementwise
 from ..ops import activation, exponential
 from ..ops.broadcasting import normal_axis
 from ..ops.cast import cast
 from .autocasting import widened
 from .declared import publish
-from .pointwise import Ops, binary, unary
+from .pointwise import Ops, binary, elementwise, unary
 from .promotion import floating, floating_pair, value_of
 from .views import numpy_names
 

@@ -56,8 +56,7 @@ def _is_done(name: str, x: Tensor, others: Sequence[Any]) -> bool:
     """Whether an operation on few elements has been done at once."""
     if state.trace is not None or not isinstance(x, Handle):
         return False
-    module = "few_elements" if x._value.type.shape else "at_once"
-    combine = part(f"lazy.{module}", "combine_into")
+    combine = part("lazy.few_elements", "combine_into")
     return combine is not None and combine(name, x, others)
 
 

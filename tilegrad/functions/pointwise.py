@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..deferred import part
 from ..ir.graph import Value
-from ..lazy.handle import Handle, state
-from ..lazy.layout import elementwise
+from ..lazy.handle import wrap
+from ..lazy.layout import propagate_strides
 from .promotion import Operand
 
 if TYPE_CHECKING:
@@ -54,29 +52,31 @@ def binary(
     return named(function, name, doc)
 
 
-def combined(fn: Callable[[Any, Any], Any], x: Any, y: Any) -> Tensor | None:
-    """Apply an operator of Python's to few elements in memory, two tensors or one and a number; None: it is to be
-    recorded.
+class _AtOnce:
+    """The functions for tensors of a few elements, imported when one is first called; each returns None if the work is
+    to be recorded, as it always is in a distribution without them.
     """
-    tensor = x if isinstance(x, Handle) else y
-    if not isinstance(tensor, Handle) or state.trace is not None:
-        return None
-    shape = tensor._value.type.shape
-    if not shape and (not isinstance(y, Handle) or not y._value.type.shape):
-        return at_once().combined(fn, x, y)  # type: ignore[no-any-return]
-    return few_elements("combined", fn, x, y)
+
+    def __getattr__(self, name: str) -> Callable[..., Tensor | None]:
+        found = part("lazy.few_elements", name) or (lambda *given: None)
+        setattr(self, name, found)
+        return found
 
 
-@cache
-def at_once() -> ModuleType:
-    """Import the access to single elements when it is first needed."""
-    return import_module("...lazy.at_once", __name__)
+few = _AtOnce()
 
 
-def few_elements(name: str, *given: Any) -> Tensor | None:
-    """Call a function of that module, which is imported when it is first needed; None: the work is to be recorded."""
-    function = part("lazy.few_elements", name)
-    return None if function is None else function(*given)
+def at_once_or_recorded(value: Value) -> Tensor:
+    """Make a tensor of a result: of few elements it is computed at once."""
+    made = few.computed(value)
+    return wrap(value) if made is None else made
+
+
+def elementwise(value: Value, *operands: Any) -> Tensor:
+    """Make a tensor of an elementwise result, with strides that follow from those of the operands."""
+    x = value.inputs
+    is_known = x and (x[0].buffer is not None or x[-1].buffer is not None)
+    return propagate_strides(at_once_or_recorded(value) if is_known else wrap(value), *operands)
 
 
 def named(function: Callable[..., Tensor], name: str, doc: str) -> Callable[..., Tensor]:

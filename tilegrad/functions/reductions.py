@@ -15,7 +15,7 @@ from ..ops.cast import cast, to_bool
 from .autocasting import widened
 from .creation import typed
 from .declared import integers, publish
-from .pointwise import Ops, few_elements, named
+from .pointwise import Ops, at_once_or_recorded, few, named
 from .promotion import Number, floating, floats_of, kind_of, numbers_of, value_of
 from .views import numpy_names, sizes_of
 
@@ -82,12 +82,12 @@ def _averaged(x: Value, dtype: DType | None, op: str) -> Value:
 @numpy_names
 def sum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Sum over all dimensions, or over `dim`."""
-    if dim is None and not keepdim and dtype is None and (made := few_elements("total", input)) is not None:
+    if dim is None and not keepdim and dtype is None and (made := few.total(input)) is not None:
         return made
     x = value_of(input, "sum")
     if typed(dtype) is bool_:
         return wrap(reduction.reduce_any(cast(x, bool_), _axes(dim, "sum"), keepdim))
-    return wrap(broadcasting.reduce_sum(_summed(x, dtype), _axes(dim, "sum"), keepdim))
+    return at_once_or_recorded(broadcasting.reduce_sum(_summed(x, dtype), _axes(dim, "sum"), keepdim))
 
 
 def sum_to_size(input: Tensor, *size: int) -> Tensor:
@@ -120,7 +120,7 @@ def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype:
 @numpy_names
 def mean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Average over all dimensions, or over `dim`."""
-    if dim is None and not keepdim and dtype is None and (made := few_elements("total", input, True)) is not None:
+    if dim is None and not keepdim and dtype is None and (made := few.total(input, True)) is not None:
         return made
     return wrap(statistics.mean(_averaged(value_of(input, "mean"), dtype, "mean"), _axes(dim, "mean"), keepdim))
 
@@ -191,13 +191,13 @@ def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
 @numpy_names
 def amax(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
     """Compute the maximum along dimensions; equal maxima share the gradient."""
-    return wrap(reduction.amax(value_of(input, "amax"), _axes(dim, "amax"), keepdim))
+    return at_once_or_recorded(reduction.amax(value_of(input, "amax"), _axes(dim, "amax"), keepdim))
 
 
 @numpy_names
 def amin(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
     """Compute the minimum along dimensions; equal minima share the gradient."""
-    return wrap(reduction.amin(value_of(input, "amin"), _axes(dim, "amin"), keepdim))
+    return at_once_or_recorded(reduction.amin(value_of(input, "amin"), _axes(dim, "amin"), keepdim))
 
 
 @numpy_names
@@ -211,10 +211,10 @@ def max(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False) -
     """Compute the maximum: of all elements; along a dimension, with its indices; or element-wise, of two tensors."""
     if dim is None:
         _no_keepdim(keepdim, "max")
-        return wrap(reduction.reduce_max(value_of(input, "max")))
+        return at_once_or_recorded(reduction.reduce_max(value_of(input, "max")))
     if isinstance(dim, Handle):
         return input.maximum(dim)
-    return Extreme(*map(wrap, reduction.max_along(value_of(input, "max"), dim, keepdim)))
+    return Extreme(*map(at_once_or_recorded, reduction.max_along(value_of(input, "max"), dim, keepdim)))
 
 
 @numpy_names
@@ -222,10 +222,10 @@ def min(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False) -
     """Compute the minimum: of all elements; along a dimension, with its indices; or element-wise, of two tensors."""
     if dim is None:
         _no_keepdim(keepdim, "min")
-        return wrap(reduction.reduce_min(value_of(input, "min")))
+        return at_once_or_recorded(reduction.reduce_min(value_of(input, "min")))
     if isinstance(dim, Handle):
         return input.minimum(dim)
-    return Extreme(*map(wrap, reduction.min_along(value_of(input, "min"), dim, keepdim)))
+    return Extreme(*map(at_once_or_recorded, reduction.min_along(value_of(input, "min"), dim, keepdim)))
 
 
 def _no_keepdim(keepdim: bool, op: str) -> None:
@@ -236,13 +236,13 @@ def _no_keepdim(keepdim: bool, op: str) -> None:
 @numpy_names
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Return the index of the maximum: the first of equal ones."""
-    return wrap(reduction.argmax(numbers_of(input, "argmax"), dim, keepdim))
+    return at_once_or_recorded(reduction.argmax(numbers_of(input, "argmax"), dim, keepdim))
 
 
 @numpy_names
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Return the index of the minimum: the first of equal ones."""
-    return wrap(reduction.argmin(numbers_of(input, "argmin"), dim, keepdim))
+    return at_once_or_recorded(reduction.argmin(numbers_of(input, "argmin"), dim, keepdim))
 
 
 # --- truth -------------------------------------------------------------------------------------
@@ -269,13 +269,13 @@ def _none(dim: Dims) -> bool:
 
 def _as_asked(x: Tensor, truth: Value) -> Tensor:
     """Convert the result for uint8 to uint8, as in PyTorch."""
-    return wrap(cast(truth, uint8) if x.dtype is uint8 else truth)
+    return at_once_or_recorded(cast(truth, uint8) if x.dtype is uint8 else truth)
 
 
 @numpy_names
 def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
     """Count the nonzero elements."""
-    return wrap(reduction.count_nonzero(value_of(input, "count_nonzero"), _axes(dim, "count_nonzero")))
+    return at_once_or_recorded(reduction.count_nonzero(value_of(input, "count_nonzero"), _axes(dim, "count_nonzero")))
 
 
 # --- running -----------------------------------------------------------------------------------

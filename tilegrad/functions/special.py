@@ -9,13 +9,13 @@ from ..errors import ArgumentError, DTypeError
 from ..ir.dtype import bool_, float64
 from ..ir.graph import Value
 from ..lazy.handle import Handle, wrap
-from ..lazy.layout import elementwise, like, row_by_row
+from ..lazy.layout import like, row_by_row
 from ..ops.cast import cast
 from ..ops.comparison import isnan, lt
 from ..ops.control import where
 from .creation import ones_like
 from .declared import publish
-from .pointwise import Ops, binary, unary
+from .pointwise import Ops, binary, elementwise, unary
 from .promotion import Operand, floating, kind_of, pair, value_of
 
 if TYPE_CHECKING:

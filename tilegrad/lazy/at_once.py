@@ -8,7 +8,6 @@ write to) is recorded, with the same results.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from math import isfinite
 from operator import add, mul, sub, truediv
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,7 +21,8 @@ from ..ops.broadcasting import Fill, dense
 from ..ops.movement import select, slice_axis
 from ..runtime.buffer import DeviceBuffer
 from ..runtime.exposure import Exposures
-from .elements import ElementAccess, MemoryPart, Region, element_access, new_tuple
+from . import deferred_value  # noqa: F401 - tensors without values
+from .elements import MAX_COMBINED_ELEMENTS, ElementAccess, MemoryPart, Region, element_access, few_elements, new_tuple
 from .evaluation import compute
 from .exclusive_memory import own_memory
 from .handle import Handle, result_class, state
@@ -41,9 +41,6 @@ MAX_EXACT_INTEGER = 1 << 53
 """Magnitude up to which every integer is a Python float."""
 
 IN_PLACE = {"add_": add, "sub_": sub, "mul_": mul, "div_": truediv}
-
-UNPLACED: Any = new_tuple(Region, [object()] * 5)
-"""The region of a number that is in no storage: `item` finds it in memory."""
 
 _new: Any = object.__new__
 
@@ -103,7 +100,11 @@ def _is_assignable(x: Handle) -> bool:
 
 def part_of(region: Region, key: Any) -> MemoryPart | None:
     """Return the part that integers and slices select; None for other keys, and for indices outside the axes."""
-    extents, steps, offset = region.part
+    extents, steps, offset = region[2]
+    if key.__class__ is int and len(extents) == 1:
+        extent = extents[0]
+        index = key if key >= 0 else key + extent
+        return new_tuple(MemoryPart, ((), (), offset + index * steps[0])) if 0 <= index < extent else None
     keys = key if key.__class__ is tuple else (key,)
     if len(keys) > len(extents):
         return None
@@ -140,22 +141,40 @@ def _is_plain(index: slice) -> bool:
 
 def part_read(x: Handle, key: Any) -> Tensor | None:
     """Return x[key] as a view of few elements, which are read; None if it is to be recorded."""
-    region = region_of(x)
-    part = None if region is None else part_of(region, key)
-    if region is None or part is None:
+    region = x._region
+    if region is None or region.base is not x._base or region.moves is not x._moves:
+        region = region_of(x)
+        if region is None:
+            return None
+    part = part_of(region, key)
+    if part is None:
         return None
-    base = region.base
-    changes = base.storage.changes  # asked first: what another thread writes meanwhile is seen the next time
-    value = region.read(part)
-    if value is None and not part.shape and _compute(x, base):
-        changes, value = base.storage.changes, region.read(part)
-    if value is None:
-        return None
+    base, moves, _, access, assignable = region
+    storage, shape = base.storage, part[0]
+    changes = storage.changes  # asked first: what another thread writes meanwhile is seen the next time
     made = _new(result_class())
-    made._value, made._base = value, base
+    if shape:
+        memory, kind = region.memory(), few_elements(access.dtype, shape, access.name)
+        numbers = None
+        if memory is not None and kind is not None and kind.elements <= MAX_COMBINED_ELEMENTS:
+            numbers = kind.read(memory, part)
+        if numbers is not None:
+            made._numbers, made._kind = numbers, kind
+        elif (value := region.read(part)) is not None:
+            made._value = value
+        else:
+            return None
+    else:
+        number = region.number(part[2])
+        if number is None:
+            changes, number = storage.changes, region.number(part[2]) if _compute(x, base) else None
+            if number is None:
+                return None
+        made._numbers, made._kind = (number,), access.single
+    made._base = base
     made._seen = region.seen(changes) if Exposures.any else changes
-    moves = made._moves = (*x._moves, new_tuple(Selection, (key,)))
-    made._region = new_tuple(Region, (base, moves, part, region.access, region.assignable))
+    moves = made._moves = (*moves, new_tuple(Selection, (key,)))
+    made._region = new_tuple(Region, (base, moves, part, access, assignable))
     return made  # type: ignore[no-any-return]
 
 
@@ -186,56 +205,15 @@ def number_of(x: Handle) -> Any:
     return None if access is None else operand_number(x, access)
 
 
-def combined(fn: Callable[[Any, Any], Any], x: Any, y: Any) -> Tensor | None:
-    """Apply an operator of Python's to two numbers, tensors among them, of which the elements are in memory.
-
-    None: it is to be recorded. A product, quotient, sum or difference of float32 numbers is the correctly rounded one,
-    because Python computes with more than twice as many digits.
-    """
-    found = _combined(fn, x, y)
-    if found is None:
+def present_numbers(x: Handle) -> tuple[Any, ...] | None:
+    """Return the numbers of a tensor that has no value; those of a view are read again after writes to its storage."""
+    numbers, base = x._numbers, x._base
+    if numbers is None or base is None or x._seen == base.storage.changes:
+        return numbers
+    region = x._region
+    if region is None or region.base is not base or region.moves is not x._moves:
         return None
-    number, own = found
-    made = _new(result_class())
-    try:
-        made._value = own.value(number)
-    except ValueError:  # integers that wrap around
-        return None
-    made._region = UNPLACED
-    return made  # type: ignore[no-any-return]
-
-
-def combine_into(op: str, x: Any, others: Sequence[Any]) -> bool:
-    """Store what `combined` computes in its first operand; False if that is to be recorded."""
-    fn = IN_PLACE.get(op) if len(others) == 1 and state.trace is None else None
-    found = None if fn is None else _combined(fn, x, others[0])
-    if found is None or found[1].dtype is not x._value.type.dtype:
-        return False
-    region = region_of(x)
-    return region is not None and write(x, region, region.part, found[0], op)
-
-
-def _combined(fn: Callable[[Any, Any], Any], x: Any, y: Any) -> tuple[Any, ElementAccess] | None:
-    tensor = x if isinstance(x, Handle) else y
-    if not isinstance(tensor, Handle):
-        return None
-    type = tensor._value.type
-    if type.shape or state.inspect is not None:
-        return None
-    own = element_access(type.dtype, type.device)
-    if own is None or own.dtype is bool_ or (fn is truediv and not own.dtype.is_float):
-        return None
-    a, b = operand_number(x, own), operand_number(y, own)
-    if a is None or b is None:
-        return None
-    try:
-        number = fn(a, b)
-    except (ArithmeticError, TypeError):
-        return None
-    if number.__class__ is bool:
-        own = element_access(bool_, type.device)
-        return None if own is None else (number, own)
-    return number, own
+    return region.numbers(x._kind)
 
 
 def operand_number(x: Any, own: ElementAccess) -> Any:
@@ -278,38 +256,43 @@ def _reread(x: Handle, base: Base, own: ElementAccess) -> Any:
 
 def assign(x: Handle, key: Any, value: Any) -> bool:
     """Write x[key] = value to the memory of the storage; False if the assignment is to be recorded."""
-    region = region_of(x)
-    if region is None:
-        return False
+    region = x._region
+    if region is None or region.base is not x._base or region.moves is not x._moves:
+        region = region_of(x)
+        if region is None:
+            return False
     part = part_of(region, key)
     return part is not None and write(x, region, part, value, "item assignment")
 
 
 def write(x: Handle, region: Region, part: MemoryPart, value: Any, op: str) -> bool:
     """Write a number, or a tensor in memory, to a part of the region of x; False if the write is to be recorded."""
-    base, own = region.base, region.access
-    given = _given(value, part, own)
-    if given is None or not region.assignable or not _is_writable(x, base):
+    base, _, _, own, assignable = region
+    is_tensor = isinstance(value, Handle)
+    given = _given(value, part, own) if is_tensor else _converted(value, own, part)
+    if given is None or not assignable or not _is_writable(x, base):
         return False
     storage = base.storage
     with one_writer:
-        before = None if storage.free() is not None else own_memory(x, _is_borrowed(storage))
+        memory = storage.owned if storage.lent is None else storage.free()
+        before = None if memory is not None else own_memory(x, _is_borrowed(storage))
         memory = storage.owned
         if memory is None:
             return False
-        if part.shape:
+        if part[0]:
             source = own.array(given.memory, given.part) if isinstance(given, MemorySource) else given
             own.array(memory, part)[...] = source
         else:
-            own.write(memory, part.offset, given)
+            own.space[memory.address // own.size + part[2]] = given
         _note(base, op, None if before is None else before())
     return True
 
 
-def _given(value: Any, part: MemoryPart, own: ElementAccess) -> Any:
-    """Return what is assigned as a number of the dtype or the place of elements; None if it is to be recorded."""
-    if not isinstance(value, Handle):
-        return _converted(value, own, part)
+def _given(value: Handle, part: MemoryPart, own: ElementAccess) -> Any:
+    """Return an assigned tensor as a number of the dtype or the place of elements; None if it is to be recorded."""
+    numbers = present_numbers(value)
+    if numbers is not None and not value._kind.shape and value._kind.access.name == own.name:
+        return _converted(numbers[0], own, part)
     known = value.own_value()
     type = known.type
     if known.tracked or type.device != own.type.device:
@@ -369,7 +352,9 @@ def _is_writable(x: Handle, base: Base) -> bool:
     if storage.owned is None:
         memory = value.buffer  # that of an array is copied: the array keeps its numbers
         return isinstance(value, Fill) if memory is None else memory.shared or Region.is_private(memory)
-    return Region.is_private(storage.owned) and (storage.free() is not None or _is_only_reader(base, storage))
+    if not Region.is_private(storage.owned):
+        return False
+    return storage.lent is None or storage.free() is not None or _is_only_reader(base, storage)
 
 
 def _is_borrowed(storage: Storage) -> bool:
@@ -392,7 +377,7 @@ def _note(base: Base, op: str, old: Value | None) -> None:
         if old is not None and not old.provenance.is_interned:
             old.note().change = storage.change
         return
-    storage.change = WriteRecord(op, current_location(), ref(base.value))
+    storage.change = new_tuple(WriteRecord, (op, current_location(), ref(base.value)))
     storage.version += 1
     storage.changes += 1
     base.seen = storage.changes

@@ -1,73 +1,41 @@
-"""Combine tensors of a few elements at once, without recording: as single elements, those in memory (`at_once.py`).
+"""Combine tensors of a few elements at once, without recording: as Python numbers, those in memory (`at_once.py`).
 
-Recording and computing an operation costs more than Python needs for 16 elements. Sums, differences, products and
-quotients of float32 elements are correctly rounded, as those of recorded work are: Python computes with more than twice
-as many digits. Sums over all elements are rounded once. Who observes programs (a profile, `timing`, `first_nan`, the
-compiled tier) has everything recorded.
+Recording and computing an operation costs more than Python needs for 16 elements. The result is held as numbers, and
+gets memory and a value when either is asked for (`handle.DeferredValue`): a chain of operations makes none. Sums,
+differences, products and quotients of float32 elements are correctly rounded, as those of recorded work are: Python
+computes with more than twice as many digits. Sums over all elements are rounded once. Who observes programs (a profile,
+`timing`, `first_nan`, the compiled tier) has everything recorded but arithmetic of single numbers.
 """
 
 from __future__ import annotations
 
-from array import array
+import struct
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from itertools import repeat
-from math import fsum, prod
-from operator import eq, ge, gt, le, lt, ne, truediv
-from typing import TYPE_CHECKING, Any, NamedTuple
+from math import fsum
+from operator import add, eq, ge, gt, le, lt, mul, ne, sub, truediv
+from typing import TYPE_CHECKING, Any
 
 from ..config import settings
-from ..ir.dtype import DType, bool_, int64
+from ..ir.dtype import bool_, int64
 from ..ir.graph import Value
-from ..ir.position import row_major
-from ..ops.broadcasting import Fill
+from ..ops.base import Elementwise
+from ..ops.broadcasting import Fill, Reduction, Reshape
 from ..runtime import events
-from ..runtime.buffer import DeviceBuffer
-from .at_once import IN_PLACE, UNPLACED, operand_number, region_of, write
-from .elements import ElementAccess, MemoryPart, element_access
+from .at_once import IN_PLACE, number_of, operand_number, present_numbers, region_of, write
+from .elements import MAX_COMBINED_ELEMENTS, MAX_FEW_ELEMENTS, FewElements, few_elements
 from .handle import Handle, result_class, state, watching
+from .python_functions import TRANSLATED, python_function, python_reduction
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-MAX_COMBINED_ELEMENTS = 16
-"""Elements up to which Python combines tensors: it takes about 0.05 us for each, recording and computing 10 us."""
-MAX_SUMMED_ELEMENTS = 256
-"""Elements up to which Python adds them."""
-
-COMPARISONS = frozenset((eq, ne, lt, le, gt, ge))
+MAX_COMPUTED_ELEMENTS = 64
+"""Elements up to which Python computes other recorded ops, which are seldom in long chains."""
+MAX_NESTED_OPS = 4
+"""Recorded ops below one another up to which elements are computed: functions are made of as many."""
 
 _new: Any = object.__new__
-dense_strides = lru_cache(1024)(row_major)
-
-
-class FewElements(NamedTuple):
-    """A type of tensors of a few elements."""
-
-    access: ElementAccess
-    shape: tuple[int, ...]
-    elements: int
-    """How many there are."""
-    format: Any
-    """The name of the dtype in arrays of Python."""
-
-
-@lru_cache(1024)
-def few_elements(
-    dtype: DType, shape: tuple[Any, ...], name: str, most: int = MAX_COMBINED_ELEMENTS
-) -> FewElements | None:
-    """Return what is known of tensors with axes and few elements, which can be accessed; None for others.
-
-    >>> from tilegrad.ir.dtype import bfloat16, float32
-    >>> few_elements(float32, (4, 4), "cpu").elements
-    16
-    >>> [few_elements(float32, shape, "cpu") for shape in ((4, 5), (0,), ())], few_elements(bfloat16, (4,), "cpu")
-    ([None, None, None], None)
-    """
-    if not shape or any(extent.__class__ is not int for extent in shape) or not 0 < prod(shape) <= most:
-        return None
-    access = element_access(dtype, name)
-    return None if access is None else FewElements(access, shape, prod(shape), access.space.format)
 
 
 def is_observed() -> bool:
@@ -77,119 +45,216 @@ def is_observed() -> bool:
     )
 
 
+PAIRWISE: dict[Any, Callable[..., list[Any]]] = {
+    add: lambda a, b: [x + y for x, y in zip(a, b)],  # noqa: B905 - numbers are repeated
+    sub: lambda a, b: [x - y for x, y in zip(a, b)],  # noqa: B905 - numbers are repeated
+    mul: lambda a, b: [x * y for x, y in zip(a, b)],  # noqa: B905 - numbers are repeated
+    truediv: lambda a, b: [x / y for x, y in zip(a, b)],  # noqa: B905 - numbers are repeated
+}
+COMPARISONS: dict[Any, Callable[..., list[Any]]] = {
+    eq: lambda a, b: [x == y for x, y in zip(a, b)],  # noqa: B905 - numbers are repeated
+    ne: lambda a, b: [x != y for x, y in zip(a, b)],  # noqa: B905 - numbers are repeated
+    lt: lambda a, b: [x < y for x, y in zip(a, b)],  # noqa: B905 - numbers are repeated
+    le: lambda a, b: [x <= y for x, y in zip(a, b)],  # noqa: B905 - numbers are repeated
+    gt: lambda a, b: [x > y for x, y in zip(a, b)],  # noqa: B905 - numbers are repeated
+    ge: lambda a, b: [x >= y for x, y in zip(a, b)],  # noqa: B905 - numbers are repeated
+}
+
+
 def combined(fn: Callable[[Any, Any], Any], x: Any, y: Any) -> Tensor | None:
     """Apply an operator of Python's to the elements of two tensors, or of a tensor and a number; None: it is to be
     recorded.
     """
-    first = y if not isinstance(x, Handle) or (not x._value.type.shape and isinstance(y, Handle)) else x
-    type = first._value.type
-    few = few_elements(type.dtype, type.shape, type.device)
-    if few is None or type.dtype is bool_ or (fn is truediv and not type.dtype.is_float) or is_observed():
+    if state.trace is not None:
         return None
-    a = _elements(x, few)
-    b = None if a is None else _elements(y, few)
-    return None if a is None or b is None else _made(few, fn, a, b)
+    kind = None if x.__class__ is float or x.__class__ is int else kind_of(x)
+    if (kind is None or not kind[1]) and isinstance(y, Handle):
+        kind = kind_of(y)
+    if kind is None or (dtype := kind[0].dtype) is bool_:
+        return None
+    access, shape, _, _, pack, unpack = kind
+    a = numbers_of(x, kind)
+    b = None if a is None else numbers_of(y, kind)
+    if a is None or b is None or (is_observed() if shape else state.inspect is not None):
+        return None
+    made = _new(result_class())
+    try:
+        if fn in COMPARISONS:
+            truths = made._kind = few_elements(bool_, shape, access.name)
+            made._numbers = tuple(COMPARISONS[fn](a, b))
+            return made if truths is not None else None
+        if fn is truediv and not dtype.is_float:
+            return None
+        made._numbers, made._kind = unpack(pack(*PAIRWISE[fn](a, b))), kind
+    except (ArithmeticError, TypeError, struct.error):  # a division by zero; integers that wrap around
+        return None
+    return made  # type: ignore[no-any-return]
 
 
 def combine_into(op: str, x: Handle, others: Sequence[Any]) -> bool:
     """Store what `combined` computes in its first operand; False if that is to be recorded."""
     fn = IN_PLACE.get(op)
     made = None if fn is None or len(others) != 1 else combined(fn, x, others[0])
-    if made is None:
+    if made is None or made._kind is not kind_of(x):
         return False
-    own, type = x._value.type, made._value.type
-    region = region_of(x) if type.shape == own.shape and type.dtype is own.dtype else None
-    return region is not None and write(x, region, region.part, made, op)
+    numbers, region = made._numbers, region_of(x)
+    if region is None or not write(x, region, region.part, made, op):
+        return False
+    if x._numbers is not None:  # a view that has no value
+        x._numbers, x._seen = numbers, region.seen(region.base.storage.changes)
+    return True
 
 
 def changed(fn: Callable[[Any], Any], x: Handle) -> Tensor | None:
     """Apply an operator of Python's to the elements of a tensor; None: it is to be recorded."""
-    type = x._value.type
-    few = few_elements(type.dtype, type.shape, type.device)
-    if few is None or type.dtype is bool_ or state.trace is not None or is_observed():
+    kind = None if state.trace is not None else kind_of(x)
+    if kind is None or not kind.shape or kind.access.dtype is bool_ or is_observed():
         return None
-    elements = _elements(x, few)
-    return None if elements is None else _made(few, fn, elements)
+    numbers = numbers_of(x, kind)
+    if numbers is None:
+        return None
+    try:
+        return _tensor(kind, kind.unpack(kind.pack(*map(fn, numbers))))
+    except struct.error:  # integers that wrap around
+        return None
 
 
 def total(x: Any, is_mean: bool = False) -> Tensor | None:
     """Return the sum or the mean of the elements; None: it is to be recorded."""
     if not isinstance(x, Handle) or state.trace is not None:
         return None
-    type = x._value.type
-    is_float = type.dtype.is_float
-    few = few_elements(type.dtype, type.shape, type.device, MAX_SUMMED_ELEMENTS)
-    own = None if few is None else few.access if is_float else element_access(int64, type.device)
-    if few is None or own is None or (is_mean and not is_float) or is_observed():
+    kind = kind_of(x, MAX_FEW_ELEMENTS)
+    if kind is None or not kind.shape:
         return None
-    elements = _elements(x, few)
-    if elements is None:
+    access = kind.access
+    is_float = access.dtype.is_float
+    single = few_elements(access.dtype if is_float else int64, (), access.name)
+    if single is None or (is_mean and not is_float) or is_observed():
         return None
-    add = fsum if is_float else sum
+    numbers = numbers_of(x, kind)
+    if numbers is None:
+        return None
+    add_up = fsum if is_float else sum
     try:
-        made = _tensor(own.value(add(elements) / few.elements if is_mean else add(elements)))
-    except (ArithmeticError, ValueError):  # infinities of both signs; integers that wrap around
+        found = add_up(numbers) / kind.elements if is_mean else add_up(numbers)
+        return _tensor(single, single.unpack(single.pack(found)))
+    except (ArithmeticError, ValueError, struct.error):  # infinities of both signs; integers that wrap around
         return None
-    made._region = UNPLACED
+
+
+def only_number(x: Handle) -> Any:
+    """Return the only element of a tensor without axes as a number; None if it is not known, or needs a gradient."""
+    if state.trace is not None:
+        return None
+    numbers = present_numbers(x)
+    if numbers is None:
+        return number_of(x)
+    return numbers[0] if len(numbers) == 1 else None
+
+
+def _tensor(kind: FewElements, numbers: tuple[Any, ...]) -> Tensor:
+    """Return a tensor that has these numbers, of its dtype."""
+    made = _new(result_class())
+    made._numbers, made._kind = numbers, kind
     return made  # type: ignore[no-any-return]
 
 
-def _made(few: FewElements, fn: Callable[..., Any], *operands: Iterable[Any]) -> Tensor | None:
-    """Return the tensor of what a function gives for each element."""
+def computed(value: Value) -> Tensor | None:
+    """Compute an elementwise op or a reduction that has just been recorded; None: it stays recorded."""
+    if value.tracked or (isinstance(value, Elementwise) and value.fn not in TRANSLATED):
+        return None
+    if state.trace is not None or is_observed():
+        return None
+    most = MAX_FEW_ELEMENTS if isinstance(value, Reduction) else MAX_COMPUTED_ELEMENTS
+    found = _elements_of(value, MAX_NESTED_OPS, most)
+    return None if found is None else _tensor(*found)
+
+
+def _elements_of(value: Value, nested: int, most: int) -> tuple[FewElements, tuple[Any, ...]] | None:
+    """Return the elements of a value that is in memory, or computed from such values by a few ops."""
+    type, memory = value.type, value.buffer
+    kind = few_elements(type.dtype, type.shape, type.device)
+    if kind is None or kind.elements > most or value.provenance.severed:
+        return None
+    access = kind.access
+    if memory is not None:
+        start = memory.address // access.size
+        return kind, tuple(access.space[start : start + kind.elements].tolist())
+    if value.__class__ is Fill:
+        return kind, (access.rounded(value.value),) * kind.elements
+    if value.__class__ is Reshape and (found := _elements_of(value.inputs[0], nested, most)) is not None:
+        return kind, found[1]
+    is_reduction, function = isinstance(value, Reduction), None
+    if nested and isinstance(value, Reduction):
+        function = python_reduction(value)
+    elif nested and isinstance(value, Elementwise):
+        function = python_function(value)
+    if function is None:
+        return None
+    operands: list[Iterable[Any]] = []
+    for x in value.inputs:
+        found = _elements_of(x, nested - 1, most)
+        is_whole = is_reduction or x.type.shape == type.shape
+        if found is None or (not is_whole and len(found[1]) > 1):
+            return None
+        operands.append(found[1] if is_whole else repeat(found[1][0]))
     try:
-        if fn in COMPARISONS:
-            truths: Any = element_access(bool_, few.access.name)
-            return _tensor(truths.filled(few.shape, memoryview(bytes(map(fn, *operands))).cast("?")))  # type: ignore[no-any-return]
-        return _tensor(few.access.filled(few.shape, array(few.format, map(fn, *operands))))  # type: ignore[no-any-return]
-    except (ArithmeticError, TypeError):  # a division by zero; integers that wrap around
+        return kind, kind.unpack(kind.pack(*function(*operands)))
+    except (ArithmeticError, ValueError, TypeError, struct.error):  # what Python refuses; integers that wrap around
         return None
 
 
-def _tensor(value: Value) -> Any:
-    made = _new(result_class())
-    made._value = value
-    return made
+# --- operands ----------------------------------------------------------------------------------
 
 
-def _elements(x: Any, few: FewElements) -> Iterable[Any] | None:
+def kind_of(x: Any, most: int = MAX_COMBINED_ELEMENTS) -> FewElements | None:
+    """Return what is known of the type of a tensor; None if it has many elements, or others than Python's."""
+    if not isinstance(x, Handle):
+        return None
+    if x._numbers is not None:
+        kind: FewElements | None = x._kind
+    else:
+        type = x._value.type
+        kind = few_elements(type.dtype, type.shape, type.device)
+    return kind if kind is not None and kind[2] <= most else None
+
+
+def numbers_of(x: Any, kind: FewElements) -> Iterable[Any] | None:
     """Return the elements of an operand in row-major order; a number is repeated. None if they are not in memory, would
     be promoted or broadcast, or lie in another order.
     """
-    access = few.access
-    if not isinstance(x, Handle) or not x._value.type.shape:
-        number = operand_number(x, access)
-        return None if number is None else repeat(number)
-    type = x._value.type
-    if type.shape != few.shape or type.dtype is not access.dtype or type.device != access.name:
+    if not isinstance(x, Handle):
+        number = operand_number(x, kind[0])
+        return None if number is None else repeat(number) if kind[1] else (number,)
+    numbers = present_numbers(x)
+    if numbers is not None:
+        own = x._kind
+        if own is kind or (own.shape == kind.shape and own.access is kind.access):
+            return numbers
+        return repeat(numbers[0]) if not own.shape and own.access is kind.access else None
+    value, access = x._value, kind[0]
+    type, memory = value.type, value.buffer
+    if type.dtype is not access.dtype or type.device != access.name:
         return None
-    if x._base is None:
-        return _own_elements(x, few)
+    if not type.shape:
+        number = operand_number(x, access)
+        return None if number is None else (number,) if not kind.shape else repeat(number)
+    if type.shape != kind.shape:
+        return None
+    if x._base is not None:
+        return _stored_elements(x, kind)
+    if value.tracked or x._strides is not None or x.stands_for is not None:
+        return None
+    if memory is None:
+        return repeat(access.rounded(value.value), kind.elements) if value.__class__ is Fill else None
+    start = memory.address // access.size
+    return access.space[start : start + kind.elements].tolist()
+
+
+def _stored_elements(x: Handle, kind: FewElements) -> Iterable[Any] | None:
+    """Return the elements of a tensor with axes that has a storage."""
     region = region_of(x)
     if region is None or region.base.storage.value.provenance.severed:
         return None  # if a gradient is asked for, the error names the kernel that stored the elements
     memory = region.memory()
-    return None if memory is None else _placed(few, memory, region.part)
-
-
-def _own_elements(x: Handle, few: FewElements) -> Iterable[Any] | None:
-    """Return the elements of a tensor that shares no storage."""
-    value, access = x._value, few.access
-    if value.tracked or x._strides is not None or x.stands_for is not None:
-        return None
-    memory = value.buffer
-    if memory is None:
-        return repeat(access.rounded(value.value), few.elements) if value.__class__ is Fill else None
-    start = memory.address // access.size
-    return access.space[start : start + few.elements].tolist()
-
-
-def _placed(few: FewElements, memory: DeviceBuffer, part: MemoryPart) -> list[Any] | None:
-    """Return the elements of a part of memory, if they are in row-major order or have one axis."""
-    shape, strides, offset = part
-    access = few.access
-    start = memory.address // access.size + offset
-    if strides == dense_strides(shape):
-        return access.space[start : start + few.elements].tolist()
-    if len(shape) == 1 and strides[0] > 0:
-        return access.space[start : start + few.elements * strides[0] : strides[0]].tolist()
-    return None
+    return None if memory is None else kind.read(memory, region.part)

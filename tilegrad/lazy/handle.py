@@ -146,6 +146,10 @@ class Handle:
     """The state of a tensor. Attributes that most tensors do not need default to those of the class."""
 
     _value: Value
+    _numbers: tuple[Any, ...] | None = None
+    """The elements of a tensor that has no value yet, as Python numbers (`deferred_value.py`); of a view at `_seen`."""
+    _kind: Any = None
+    """The type of such a tensor."""
     _base: Base | None = None
     _moves: tuple[Move, ...] = ()
     _strides: Shape | None = None
@@ -432,7 +436,7 @@ def become(tensor: Handle, cut: Handle, op: str) -> None:
             "be changed in place. Change it within `with tilegrad.no_grad():`, or use the method without underscore"
         )
     tensor._value, tensor._base, tensor._moves, tensor._seen = cut._value, cut._base, cut._moves, cut._seen
-    Surroundings.changes += 1
+    tensor._numbers = None
     tensor._strides, tensor._layout = cut._strides, None
     Surroundings.changes += 1
 
@@ -448,7 +452,7 @@ def root_at(tensor: Handle, shared: Handle, root: Value) -> None:
     root = sharing.stand_in(root) if unread else root  # a tensor that nobody looks at reads nothing
     tensor._base = sharing.rooted(base, whole, moves, root) if root.tracked else _without_history(base, whole, False)
     tensor._value, tensor._seen = root, NEVER if unread else base.storage.changes
-    tensor._moves, tensor._strides, tensor._layout = moves, shared._strides, None
+    tensor._moves, tensor._strides, tensor._layout, tensor._numbers = moves, shared._strides, None, None
     Surroundings.changes += 1
 
 
@@ -461,7 +465,7 @@ def resize(tensor: Handle, value: Value, op: str) -> None:
         )
     tensor._value, tensor._base, tensor._moves, tensor._seen = own(value), None, (), 0
     Surroundings.changes += 1
-    tensor._strides = None
+    tensor._strides = tensor._numbers = None
 
 
 def alias(of: Handle, hidden: bool = False) -> Tensor:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .at_once import region_of
-from .elements import ElementAccess, MemoryPart, element_access
-from .few_elements import dense_strides, is_observed
+from .elements import ElementAccess, MemoryPart, dense_strides, element_access
+from .few_elements import is_observed
 from .handle import Handle, result_class, state
 
 if TYPE_CHECKING:

@@ -102,7 +102,7 @@ def strides_of(x: Handle) -> Shape | None:
     return None if strides is None or strides == dense(x._value.shape) else strides
 
 
-def elementwise(value: Value, *operands: Any) -> Tensor:
+def propagate_strides(made: Tensor, *operands: Any) -> Tensor:
     """Give an elementwise result the strides that PyTorch computes for it.
 
     >>> import tilegrad as tg
@@ -110,7 +110,6 @@ def elementwise(value: Value, *operands: Any) -> Tensor:
     >>> x.stride(), (x * 2).stride(), (x + tg.zeros(4, 1)).stride(), (tg.zeros(3, 4, 2) + x).stride()
     ((4, 1, 12), (4, 1, 12), (4, 1, 12), (8, 2, 1))
     """
-    made = wrap(value)
     for x in operands:
         if getattr(x, "_moves", ()) or getattr(x, "_strides", None):
             if _is_sized(made):

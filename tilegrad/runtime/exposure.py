@@ -5,11 +5,14 @@ A cache of something computed from memory asks here whether it would notice chan
 
 from __future__ import annotations
 
-from weakref import WeakSet
+from typing import Any
+from weakref import WeakSet, ref
 
 from .buffer import DeviceBuffer
 
 _exposed: WeakSet[DeviceBuffer] = WeakSet()
+_references: set[Any] = vars(_exposed)["data"]
+"""The weak references in it: its own look-up is Python code."""
 _relied_on: WeakSet[DeviceBuffer] = WeakSet()
 
 
@@ -31,7 +34,7 @@ def expose(buffer: DeviceBuffer) -> None:
 
 def is_exposed(buffer: DeviceBuffer) -> bool:
     """Whether foreign code may write to this memory."""
-    return buffer.owner in _exposed
+    return ref(buffer.owner) in _references
 
 
 def rely_on(buffers: list[DeviceBuffer]) -> bool:

@@ -10,9 +10,10 @@ from typing import Any
 from ...errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ...functions.arithmetic import where
 from ...functions.creation import zeros_like
+from ...functions.pointwise import elementwise
 from ...functions.promotion import floating
 from ...ir.dtype import DType, bool_
-from ...lazy.layout import elementwise, row_by_row
+from ...lazy.layout import row_by_row
 from ...ops import activation
 from ...random import rand_like
 from ...tensor import Tensor
