@@ -85,16 +85,16 @@ class CpuDevice(Device):
         ctypes.memmove(target.address, source.address, source.bytes)
 
     def compile(self, kernel: Kernel) -> CompiledKernel:
-        from .launch import LaunchedKernel  # loads LLVM
+        from .launch import LaunchedKernel  # loads native code
 
         return LaunchedKernel(kernel)
 
     def compiling(self) -> AbstractContextManager[LaunchListener | None]:
-        begin = part("backend.cpu.kernels_ahead", "KernelsAhead")  # loads LLVM
+        begin = part("backend.cpu.kernels_ahead", "KernelsAhead")  # loads native code
         return nullcontext() if begin is None else begin()
 
     def load(self, program: Program, constant_inputs: Set[str] = frozenset()) -> Executable:
-        from .executable import CpuExecutable  # loads LLVM
+        from .executable import CpuExecutable  # loads native code
 
         return CpuExecutable(self, program, constant_inputs)
 
@@ -135,14 +135,14 @@ class CpuDevice(Device):
 
     @cached_property
     def ready_kernels(self) -> Any:
-        from .ready_kernels import CpuKernels  # loads LLVM
+        from .ready_kernels import CpuKernels  # loads native code
 
         return CpuKernels(self)
 
     @property
     def machine(self) -> str:
         from .native import threads
-        from .processor import model, vector_bits  # loads LLVM
+        from .processor import model, vector_bits  # loads native code
 
         return f"{model()}, {threads()} threads, {vector_bits()} bits"
 
@@ -150,13 +150,13 @@ class CpuDevice(Device):
     def target(self) -> TargetModel:
         from .costs import processor_model
         from .native import threads
-        from .target import target  # loads LLVM
+        from .target import target  # loads native code
 
         return processor_model(target(), threads())
 
     @property
     def products(self) -> Mapping[Precision, str]:
-        from .target import target  # loads LLVM
+        from .target import target  # loads native code
 
         machine = target()
         if machine.matrix_unit:
@@ -165,7 +165,7 @@ class CpuDevice(Device):
 
     def arithmetic(self, kernel: Kernel) -> list[str]:
         from ...ir.tile_access import precisions
-        from .build import describe_low_precision  # loads LLVM
+        from .build import describe_low_precision  # loads native code
 
         said = describe_low_precision(kernel)
         if said:

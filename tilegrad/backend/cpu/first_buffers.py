@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .device import CpuDevice
 
 MAX_FIRST_BUFFERS = 1 << 14
-"""Number of buffers that Python allocates, 0.6 us slower each, before native code is loaded for it (25 ms)."""
+"""Number of buffers that Python allocates, 0.6 us slower each, before native code is loaded for it (10 ms)."""
 NATIVE = f"{__package__}.buffer_factory"
 
 
@@ -47,6 +47,6 @@ def buffer_maker(device: CpuDevice, bytes: int) -> Callable[[], PoolBuffer]:
 
 
 def _native_maker(device: CpuDevice, bytes: int) -> Callable[[], PoolBuffer]:
-    from .buffer_factory import buffer_factory  # loads LLVM
+    from .buffer_factory import buffer_factory  # loads native code
 
     return buffer_factory(device, bytes)
