@@ -24,7 +24,7 @@ lint: $(VENV)/testing
 	$(BIN)/mypy
 	$(BIN)/mypy --config-file tests/mypy.ini
 
-peers: $(VENV)/peers ## only the tests that compare with PyTorch, JAX, ONNX and TensorBoard
+peers: $(VENV)/peers ## only the tests that need PyTorch, JAX, ONNX, TensorBoard or uvicorn
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m peers
 
 gpu-schedules: $(VENV)/testing ## layers and networks on the CPU scheduled as for a GPU
@@ -72,5 +72,5 @@ $(VENV)/testing: $(VENV)/installed
 	touch $@
 
 $(VENV)/peers: $(VENV)/testing
-	$(BIN)/python -m pip install -q torch==2.13.0 jax onnx onnxruntime tensorboard
+	$(BIN)/python -m pip install -q torch==2.13.0 jax onnx onnxruntime tensorboard uvicorn httptools uvloop
 	touch $@

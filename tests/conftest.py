@@ -70,7 +70,10 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     return result
 
 
-PEERS = re.compile(r"""importorskip\(\s*["'](torch|jax|onnx|onnxruntime|tensorboard)\b|\bpytorch\(\)|needs PyTorch""")
+PEERS = re.compile(
+    r"""importorskip\(\s*["'](torch|jax|onnx|onnxruntime|tensorboard|uvicorn|httptools|uvloop)\b"""
+    r"""|\bpytorch\(\)|needs PyTorch"""
+)
 
 
 @cache

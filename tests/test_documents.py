@@ -25,6 +25,7 @@ NEEDED = {
     "a C++ compiler": compilers.is_available,
     "NVRTC": nvrtc.is_available,
     "PyTorch": lambda: importlib.util.find_spec("torch") is not None,
+    "the server": lambda: all(map(importlib.util.find_spec, ("uvicorn", "httptools"))),
 }
 """Requirements that a document, or one of its blocks, may declare: `<!-- needs NVRTC -->`, `needs PyTorch`."""
 PATIENCE = 120

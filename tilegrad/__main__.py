@@ -82,6 +82,9 @@ def parser() -> Parser:
 
 def _add_networks(commands: Any) -> None:
     """Add the commands for networks in files."""
+    from .serve.options import add_options
+
+    add_options(commands.add_parser("serve", help="answer requests for results of networks over HTTP"))
     run = commands.add_parser("run", help="call a saved program with arrays, and show or write the results")
     run.add_argument("--output", type=Path, metavar="FILE", help="a .npy file for the result (several are numbered)")
     run.add_argument("--trust-code", action="store_true", help="execute the machine code that the program comes with")
@@ -102,6 +105,10 @@ def _add_networks(commands: Any) -> None:
 
 def _on_networks(options: argparse.Namespace) -> int:
     """Run a command for networks in files."""
+    if options.command == "serve":
+        from .serve.command_line import serve
+
+        return serve(options)
     from .saved.command_line import export_program, run_program
 
     if options.command == "run":
@@ -140,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 from .viewer.server import view
 
                 return view(options.path, options.port, options.save)
-            case "run" | "export":
+            case "run" | "export" | "serve":
                 return _on_networks(options)
             case "compare":
                 from .profile.difference import compare_files

@@ -24,15 +24,19 @@ DATA = '<script type="application/json" id="data">'
 
 
 def page(data: Page) -> str:
-    """Format a page. Its policy forbids every script, style and address but its own."""
-    script, style = script_text(), style_text()
+    """Format a page of the viewer."""
+    return document(data["title"], data, script_text(), style_text(), data["live"])
+
+
+def document(title: str, data: Any, script: str, style: str, live: bool) -> str:
+    """Format a page. Its policy forbids every script, style and address but its own; a live one asks its server."""
     policy = "; ".join(
         [
             "default-src 'none'",
             f"script-src {_digest(script)}",
             f"style-src {_digest(style)}",
             "img-src data:",
-            f"connect-src {chr(39)}{'self' if data['live'] else 'none'}{chr(39)}",
+            f"connect-src {chr(39)}{'self' if live else 'none'}{chr(39)}",
             "base-uri 'none'",
             "form-action 'none'",
         ]
@@ -43,7 +47,7 @@ def page(data: Page) -> str:
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(data["title"])}</title>
+<title>{escape(title)}</title>
 <style>{style}</style>
 </head>
 <body>
@@ -88,18 +92,18 @@ def style_text() -> str:
 
 
 @cache
-def script_text() -> str:
-    """All modules as one script, each after those that it imports."""
+def script_text(first: str = "main", folder: Path = ASSETS) -> str:
+    """Return a module, from a folder, and all that it imports as one script, each after those that it imports."""
     done: dict[str, str] = {}
 
-    def add(name: str) -> None:
+    def add(name: str, path: Path) -> None:
         if name in done:
             return
-        text = (ASSETS / f"{name}.js").read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
         done[name] = ""
         for other in IMPORT.findall(text):
-            add(other)
+            add(other, ASSETS / f"{other}.js")
         done[name] = done.pop(name) or re.sub(r"^export ", "", IMPORT.sub("", text), flags=re.MULTILINE)
 
-    add("main")
+    add(first, folder / f"{first}.js")
     return "\n".join(done.values())
