@@ -133,3 +133,17 @@ def test_convolutions(always_cudnn: CudaDevice, case: str, dtype: Any) -> None:
         for found, first, wanted in zip(run, runs[0], exact, strict=True):
             np.testing.assert_array_equal(found, first)
             np.testing.assert_allclose(found, wanted, rtol=allowed, atol=allowed * np.abs(wanted).max())
+
+
+def test_launches_by_libraries_have_times(always: CudaDevice) -> None:
+    """Libraries launch through the runtime API, of which CUPTI keeps records of their own."""
+    x, y = tg.randn(608, 400, device="cuda"), tg.randn(400, 304, device="cuda")
+    product = tg.jit(lambda x, y: (x @ y).relu().sum())
+    for _ in range(4):
+        product(x, y).item()
+    with tg.profiler.profile() as profile:
+        for _ in range(3):
+            product(x, y).item()
+    launches = [r for r in profile.timeline.launches if r.run is not None]
+    assert any("cuBLASLt" in r.name for r in launches)
+    assert [r.name for r in launches if not r.timed] == []

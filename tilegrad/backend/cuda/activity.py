@@ -21,11 +21,13 @@ from ...runtime.singletons import once
 from .libraries import LibraryKind, candidates
 
 CUPTI = LibraryKind("CUPTI", "libcupti", (13, 12), "cuptiGetVersion", (1, 1), 0, 0)
-MEMCPY, MEMSET, DRIVER, CONCURRENT_KERNEL, PEER_COPY, EXTERNAL_CORRELATION = 1, 2, 4, 10, 22, 39
+MEMCPY, MEMSET, DRIVER, RUNTIME, CONCURRENT_KERNEL, PEER_COPY, EXTERNAL_CORRELATION = 1, 2, 4, 5, 10, 22, 39
 """Kinds of activity records."""
 DEVICE_KINDS = (CONCURRENT_KERNEL, MEMCPY, MEMSET, PEER_COPY)
-REGION_KINDS = (EXTERNAL_CORRELATION, DRIVER)
-"""Kinds that say in which region work was submitted: CUPTI relates regions to calls of the driver."""
+REGION_KINDS = (EXTERNAL_CORRELATION, DRIVER, RUNTIME)
+"""Kinds that say in which region work was submitted: CUPTI relates regions to calls of the driver, and to those of the
+runtime by which libraries launch their kernels.
+"""
 REGIONS = 3
 """The kind of external correlation that CUPTI leaves to its users."""
 RECORD_ALIGNMENT, BUFFER_BYTES = 8, 1 << 20

@@ -6,6 +6,7 @@ scalars; loops and branches are uniform over the threads of a block.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -166,11 +167,9 @@ class CudaLowering(Registers):
 
     def source(self) -> KernelSource:
         products = self.products
-        self.names.taken |= products.names
+        self.names.taken |= {*products.names, *BOUNDS, "thread", PLACE, RECORD, *self.memory.places}
         for p in self.kernel.parameters:
             self.names.of(p.name)
-        for bound in (*BOUNDS, "thread", PLACE, RECORD):
-            self.names.taken.add(bound)
         self.statements(self.body)
         name = f"{self.kernel.name}_kernel"
         if products.persistent:
@@ -213,7 +212,7 @@ class CudaLowering(Registers):
         if places.pop("end"):
             lines.append("extern __shared__ __align__(1024) unsigned char shared[];")
         for name, at in places.items():
-            if name in text:
+            if re.search(rf"\b{name}\b", text):
                 lines.append(f"unsigned char* const {name} = shared{'' if name == 'large' else f' + {at}'};")
         return ["    " + line for line in lines]
 

@@ -16,7 +16,7 @@ KEYWORDS = frozenset(
     "private protected public register reinterpret_cast return short signed sizeof static static_assert "
     "static_cast struct switch template this thread_local throw true try typedef typeid typename union unsigned "
     "using virtual void volatile wchar_t while xor xor_eq threadIdx blockIdx blockDim gridDim warpSize asm main "
-    "shared thread char8_t char16_t char32_t NULL".split()
+    "shared thread before below here upto min max char8_t char16_t char32_t NULL".split()
 )
 RESERVED = re.compile(r"(v|c\d*(_\d+)?|at\d*|n|program_\d|grid_\d|parts\d*|__\w+|\w+f)$")
 """Names that generated code uses itself, and library functions (which end in f)."""
