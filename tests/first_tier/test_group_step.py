@@ -46,7 +46,7 @@ def test_outputs_of_one_call_are_one_step() -> None:
 
 
 @pytest.mark.parametrize("make", [lambda x: x.sort().values, lambda x: x.cumsum(0), lambda x: x[tg.tensor([2, 0])]])
-def test_ops_without_a_ready_kernel_are_compiled_alone(make: Any) -> None:
+def test_ops_without_a_template_compute_what_the_compiled_tier_does(make: Any) -> None:
     x = tensor(3, 4)
     with config.changed(tier="interpreted"):
         got = make(x.exp()).numpy()

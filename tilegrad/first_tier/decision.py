@@ -10,6 +10,7 @@ from ..config import settings
 from ..ir.graph import Value
 from ..runtime.device import Device
 from .node_groups import Key
+from .reference_step import runs_by_reference
 from .step_plan import FirstTierPlan, forget_plan, plan_of
 
 
@@ -51,7 +52,7 @@ def sizes_to_compile(order: Sequence[Value]) -> int:
     Kernels that take sizes as data are bound to new ones in little time; what has none of them is compiled for each.
     """
     least = meetings_to_compile(len(order))
-    is_bound = not any(kind.opaque or kind.user_defined for kind in {type(v) for v in order})
+    is_bound = not any(v.user_defined or (v.opaque and not runs_by_reference(v)) for v in order)
     return least * SIZES_PER_MEETING if is_bound else least
 
 

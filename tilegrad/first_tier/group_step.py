@@ -18,6 +18,7 @@ from ..runtime.cache_pressure import shrinkers
 from ..runtime.device import Device
 from ..runtime.executable import Runner
 from .node_groups import Key, NodeGroup, RecordedStructure, graph_of, is_view
+from .reference_step import reference_runner
 from .strided_sources import IDENTITIES, StridedSource, view_of
 
 MAX_STEPS = 4096
@@ -112,9 +113,12 @@ def _ready_step(recorded: RecordedStructure, group: NodeGroup, place: Device) ->
     kernels: ReadyKernels | None = place.ready_kernels
     value = recorded.values[group.roots[0]]
     bytes: Any = value.type.bytes
-    if kernels is None or value.opaque or value.user_defined or len(group.roots) > 1 or bytes > MAX_BYTES:
+    if kernels is None or value.user_defined or len(group.roots) > 1 or bytes > MAX_BYTES:
         return None
     number_of = {number: n for n, number in enumerate(group.sources)}
+    if value.opaque:
+        run = reference_runner(recorded, group.roots[0], number_of, place)
+        return None if run is None else GroupStep(_label(recorded, group), "numpy", run)
     if value.contracts:
         x, y = [recorded.sources[n] for n in recorded.inputs[group.roots[0]]]
         if x is None or y is None:

@@ -23,6 +23,8 @@ SHORT_CAUSAL_TILE, MAX_SHORT_CAUSAL = 32, 256
 """Tile length of causal attention, and the number of queries and keys up to which it is used: shorter tiles compute
 fewer masked scores.
 """
+MAX_REFERENCE_SCORES = 1 << 18
+"""Scores that numpy holds at once, several times."""
 
 
 class AttentionMask(NamedTuple):
@@ -74,6 +76,11 @@ class AttentionOp(Opaque):
     def wide(self) -> DType:
         """Element type of the computation."""
         return accumulator(self.query.dtype)
+
+    @property
+    def quick_reference(self) -> bool:
+        n, _, queries, keys, _, _ = self.sizes
+        return n * queries * keys <= MAX_REFERENCE_SCORES
 
     @property
     def sizes(self) -> AttentionSizes:

@@ -114,6 +114,7 @@ class ScatterAlong(Opaque):
     ("add").
     """
 
+    quick_reference = True
     base: Value
     index: Value
     source: Value
@@ -206,6 +207,7 @@ class Scatter(Opaque):
     Base and `fn` are as in `ScatterAlong`.
     """
 
+    quick_reference = True
     base: Value
     indices: tuple[Value, ...]
     source: Value

@@ -18,6 +18,11 @@ class Opaque(Value):
     opaque: ClassVar[bool] = True
     cost: ClassVar[Cost] = "expensive"
 
+    @property
+    def quick_reference(self) -> bool:
+        """Whether `reference` takes few calls of numpy (for the op, or for each step of its loop) and little memory."""
+        return False
+
     def element(self, position: Position, read: Reader) -> Expr:
         raise AssertionError(f"{self.op} has no element form")
 

@@ -40,6 +40,8 @@ def is_one_kernel(units: int, place: str) -> bool:
 
 
 class _Recurrent(Opaque):
+    quick_reference = True
+
     @property
     def layout(self) -> dict[str, Shape]:
         """Return the names and sizes of the pieces of the result."""

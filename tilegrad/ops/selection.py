@@ -40,6 +40,7 @@ class Compact(Opaque):
     """Positions of true elements of a list of bools; `before` is their inclusive cumulative count."""
 
     differentiable = False
+    quick_reference = True
     mask: Value
     before: Value
     count: Dim

@@ -89,6 +89,7 @@ class SortedKeys(Opaque):
     """
 
     differentiable = False
+    quick_reference = True
     keys: Value
 
     def infer(self) -> TensorType:
@@ -123,6 +124,7 @@ class SmallestKeys(Opaque):
     """For each row of int32 keys two rows: the positions of its `count` smallest keys in stable order, and the keys."""
 
     differentiable = False
+    quick_reference = True
     keys: Value
     count: int
 
