@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tilegrad.backend.cpu import maths, objects
+from tilegrad.backend.cpu import ir_modules, maths, objects
 from tilegrad.backend.cpu.emit import Builder, LlvmValue, Type
 
 NUMPY = {"float": np.float32, "double": np.float64}
@@ -86,7 +86,7 @@ def loop(fn: str, element: str, lanes: int) -> tuple[objects.LinkedCode, Any]:
             "  br i1 %more, label %entry, label %exit\nexit:\n  ret void\n}",
         ]
     )
-    code = objects.compile_kernels([("loop", ir)], objects.host())
+    code = ir_modules.compile_kernels([("loop", ir)], objects.host())
     signature = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (arity + 1), ctypes.c_int64)
     return code, signature(code.addresses["loop"])
 

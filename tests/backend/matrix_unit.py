@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tilegrad.backend.cpu import objects
+from tilegrad.backend.cpu import ir_modules, objects
 from tilegrad.backend.cpu.code.bf16_dot import INSTRUCTION
 from tilegrad.backend.cpu.code.lower import lower
 from tilegrad.backend.cpu.objects import HostProcessor
@@ -64,7 +64,7 @@ def host() -> HostProcessor:
 
 def assembly(launch: Launch, target: Target = TARGET) -> str:
     """Compile a kernel for that processor and return its assembly."""
-    return objects.assembly(launch.kernel.name, lower(launch.kernel, target), host())
+    return ir_modules.assembly(launch.kernel.name, lower(launch.kernel, target), host())
 
 
 class Unit:

@@ -8,7 +8,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from tilegrad.backend.cpu import native, objects
+from tilegrad.backend.cpu import ir_modules, native, objects
 from tilegrad.backend.cpu.partition import NativeCall, partition
 from tilegrad.backend.cpu.task_table import ArgumentPatch, TaskTable
 
@@ -51,7 +51,7 @@ def mirror() -> int:
     return _CODE.addresses["mirror"]
 
 
-_CODE = objects.compile_kernels([("mirror", MIRROR)], objects.host())
+_CODE = ir_modules.compile_kernels([("mirror", MIRROR)], objects.host())
 
 
 class Mirrors:

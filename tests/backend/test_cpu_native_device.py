@@ -15,7 +15,7 @@ import itertools
 
 from tests.backend.native_programs import in_child
 from tilegrad import config
-from tilegrad.backend.cpu import build, objects
+from tilegrad.backend.cpu import build, ir_modules, objects
 from tilegrad.backend.cpu.buffer_factory import buffer_factory, small_buffer
 from tilegrad.backend.cpu.memory import PoolBuffer
 from tilegrad.backend.cpu.pool import CHUNK_BYTES, MIN_MAPPED_BYTES, MemoryPool
@@ -64,7 +64,7 @@ cpu = device("cpu")
 
 @pytest.fixture(autouse=True, scope="module")
 def add_is_compiled() -> objects.LinkedCode:
-    code = objects.compile_kernels([("add", ADD_IR)], objects.host())
+    code = ir_modules.compile_kernels([("add", ADD_IR)], objects.host())
     build._linked[ADD.form(), target().matrix_unit] = code
     return code
 
@@ -344,11 +344,11 @@ def test_code_is_compiled_once_and_then_found(tmp_path: Path) -> None:
     seen: list[events.TimedEvent] = []
     with config.changed(cache=str(tmp_path)), events.listening(seen.append):
         for _ in range(3):
-            assert objects.compile_kernels([("add", ADD_IR)], objects.host()).addresses["add"]
+            assert ir_modules.compile_kernels([("add", ADD_IR)], objects.host()).addresses["add"]
         assert [e.name for e in seen] == ["add"]
         (entry,) = (tmp_path / "objects").glob("*.entry")
         entry.write_bytes(entry.read_bytes()[:-1])
-        objects.compile_kernels([("add", ADD_IR)], objects.host())
+        ir_modules.compile_kernels([("add", ADD_IR)], objects.host())
         assert len(seen) == 2
 
 
@@ -365,9 +365,9 @@ def test_code_is_compiled_once_and_then_found(tmp_path: Path) -> None:
 )
 def test_a_kernel_that_does_not_compile_is_named(ir: str, message: str, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(CompileError, match=f"broken.*{message}"):
-        objects.compile_kernels([("broken", ir)], objects.host())
-    assert objects.compile_kernels([("add", ADD_IR)], objects.host()).addresses["add"]
+        ir_modules.compile_kernels([("broken", ir)], objects.host())
+    assert ir_modules.compile_kernels([("add", ADD_IR)], objects.host()).addresses["add"]
 
 
 def test_assembly_is_shown() -> None:
-    assert "add" in objects.assembly("add", ADD_IR, objects.host())
+    assert "add" in ir_modules.assembly("add", ADD_IR, objects.host())

@@ -171,7 +171,9 @@ def describe_low_precision(kernel: Kernel) -> str:
 
 def kernel_assembly(kernel: Kernel) -> str:
     """Return the assembly of a kernel."""
-    return objects.assembly(kernel.name, shown_ir(kernel), objects.host())
+    from . import ir_modules
+
+    return ir_modules.assembly(kernel.name, shown_ir(kernel), objects.host())
 
 
 def _by_unique_names(kernels: Sequence[Kernel]) -> list[list[Kernel]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...runtime.cache import key, shared
 from ...runtime.singletons import once
-from . import native, objects
+from . import ir_modules, native, objects
 from .partition import NativeCall, partition
 from .pool import MemoryPool
 from .processor import amx_permitted, cache_sizes, has_fast_bf16_dot, model, vector_bits
@@ -66,7 +66,7 @@ def _measured(team: native.Team) -> dict[str, Any]:
     for address in (x, y, z):
         ctypes.memset(address, 0, bytes)  # page faults are not to be measured
     kernels = _kernels() | {f"{level}_read": _cached(level, size) for level, size in caches.items()}
-    code = objects.compile_kernels(list(kernels.items()), objects.host())
+    code = ir_modules.compile_kernels(list(kernels.items()), objects.host())
     lines = bytes // 256
 
     def rate(name: str, work: float, instances: int, threads: int) -> float:

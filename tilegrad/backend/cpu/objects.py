@@ -110,18 +110,6 @@ class LinkedCode:
         self.addresses = addresses
 
 
-def compile_kernels(
-    kernels: Sequence[tuple[str, str]],
-    host: HostProcessor,
-    *,
-    optimise: Optimise = False,
-    symbols: Mapping[str, int] = {},
-) -> LinkedCode:
-    """Compile and link kernels, each given as the name of its function and a module of IR."""
-    objects = [cached_object(name, ir, host, optimise=optimise) for name, ir in kernels]
-    return link(objects, [name for name, _ in kernels], symbols)
-
-
 def cached_object(name: str, ir: str, host: HostProcessor, *, optimise: Optimise = False) -> bytes:
     """Compile a module of IR to an object file, or read it from the disk cache."""
     store = shared("objects")
@@ -136,19 +124,13 @@ def cached_object(name: str, ir: str, host: HostProcessor, *, optimise: Optimise
 
 def compile_object(name: str, ir: str, host: HostProcessor, *, optimise: Optimise = False) -> bytes:
     """Compile a module of IR to an object file."""
-    machine = _machine(host)
-    module = _module(name, ir, machine, optimise)
+    machine = target_machine(host)
+    module = parsed_module(name, ir, machine, optimise)
     module.triple = host.triple
     try:
         return bytes(machine.emit_object(module))
     except RuntimeError as e:
         raise CompileError(f"kernel {name}: LLVM could not generate code: {e}") from e
-
-
-def assembly(name: str, ir: str, host: HostProcessor, *, optimise: Optimise = False) -> str:
-    """Return the assembly of a module."""
-    machine = _machine(host)
-    return str(machine.emit_assembly(_module(name, ir, machine, optimise)))
 
 
 def link(objects: Sequence[bytes], names: Sequence[str], symbols: Mapping[str, int] = {}) -> LinkedCode:
@@ -192,14 +174,15 @@ def linker() -> Any:
 
 
 @cache
-def _machine(host: HostProcessor) -> Any:
+def target_machine(host: HostProcessor) -> Any:
     """Return the target machine, created once: creating it takes as long as compiling a small kernel."""
     # Level 2 of code generation: at level 0 LLVM aborts the process on AVX-512 code.
     target = _initialised().Target.from_triple(host.triple)
     return target.create_target_machine(cpu=host.cpu, features=host.features, opt=2, jit=True)
 
 
-def _module(name: str, ir: str, machine: Any, optimise: Optimise) -> Any:
+def parsed_module(name: str, ir: str, machine: Any, optimise: Optimise) -> Any:
+    """Parse and verify a module of IR, and run passes on it."""
     llvm = _llvm()
     try:
         module = llvm.parse_assembly(ir)
