@@ -11,6 +11,7 @@ from tests.serve.models import application, ask, encoded, linear, network, reque
 from tilegrad.serve.application import Application
 from tilegrad.serve.limits import RequestLimits
 from tilegrad.serve.model import LoadedNetwork
+from tilegrad.serve.protocol import MAX_KNOWN_BODIES, MAX_KNOWN_BYTES, BinaryLayout, KnownBodies
 from tilegrad.serve.tensor_data import DATATYPES, ServedTensor
 
 INFER = "/v2/models/net/infer"
@@ -317,3 +318,49 @@ def test_elements_of_types_that_the_protocol_lacks() -> None:
     with pytest.raises(ValueError, match="complex64"):
         ServedTensor("x", np.dtype("complex64"), ())
     assert json.dumps(ServedTensor("x", np.dtype(ml_dtypes.bfloat16), ("n", 2)).metadata())
+
+
+def test_requests_whose_json_is_known_are_read_as_others() -> None:
+    app = application({"net": network(linear)})
+    entry = {"name": "x", "shape": [2, 4], "datatype": "FP32", "parameters": {"binary_data_size": 32}}
+    header = {"inputs": [entry], "parameters": {"binary_data_output": True}}
+    for n in range(3):
+        body, length = binary(header, (ROWS + n).tobytes())
+        reply = ask(app, "POST", INFER, body, inference_header_content_length=length)
+        assert reply.json["outputs"][0]["shape"] == [2, 3]
+        rest = reply.body[int(reply.headers["inference-header-content-length"]) :]
+        np.testing.assert_allclose(np.frombuffer(rest, np.float32).reshape(2, 3), linear(ROWS + n)[0])
+    known = app.repository.find("net").known
+    assert len(known.layouts) == len(known.answers) == 1
+    body, length = binary(header, ROWS.tobytes()[:-1])
+    assert ask(app, "POST", INFER, body, inference_header_content_length=length).status == 400
+    for more in ({"id": "a"}, {"outputs": [{"name": "y", "parameters": {"binary_data": False}}]}):
+        body, length = binary({**header, **more}, ROWS.tobytes())
+        assert ask(app, "POST", INFER, body, inference_header_content_length=length).json.get("id") == more.get("id")
+    for rows in range(1, 33):
+        shaped = {"inputs": [{**entry, "shape": [rows, 4], "parameters": {"binary_data_size": 16 * rows}}]}
+        body, length = binary(shaped, bytes(16 * rows))
+        assert ask(app, "POST", INFER, body, inference_header_content_length=length).status == 200
+
+
+def test_what_is_kept_of_bodies_is_bounded() -> None:
+    known = KnownBodies()
+    layout = BinaryLayout((), 0, (), None)
+    for n in range(3 * MAX_KNOWN_BODIES):
+        known.keep_layout(b"%d" % n, layout)
+        known.keep_answer(n, b"")
+    known.keep_layout(b" " * (MAX_KNOWN_BYTES + 1), layout)
+    assert max(len(known.layouts), len(known.answers)) <= MAX_KNOWN_BODIES
+    assert all(len(text) <= MAX_KNOWN_BYTES for text in known.layouts)
+
+
+def test_a_truth_is_checked_in_known_bodies_too() -> None:
+    app = application({"two": two_inputs()})
+    entries = [
+        {"name": "tokens", "shape": [1, 1], "datatype": "INT64", "parameters": {"binary_data_size": 8}},
+        {"name": "mask", "shape": [1, 1], "datatype": "BOOL", "parameters": {"binary_data_size": 1}},
+    ]
+    for byte, status in ((1, 200), (0, 200), (2, 400), (1, 200)):
+        body, length = binary({"inputs": entries}, bytes(8), bytes([byte]))
+        reply = ask(app, "POST", "/v2/models/two/infer", body, inference_header_content_length=length)
+        assert reply.status == status

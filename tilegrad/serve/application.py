@@ -190,7 +190,7 @@ class Application:
             raise refused("compressed bodies are not read", 415)
         json_length = header_number(found.get(JSON_LENGTH), "Inference-Header-Content-Length")
         body = await self._body(receive, header_number(found.get(b"content-length"), "Content-Length"), reserved)
-        request = read_request(body, json_length, model.inputs, model.outputs)
+        request = read_request(body, json_length, model.inputs, model.outputs, model.known)
         deadline = start + min(request.timeout or math.inf, self.limits.deadline_seconds)
         try:
             results = await self._run(model, request, deadline, receive)
@@ -199,7 +199,7 @@ class Application:
         except Exception as problem:
             self.log.event("model failed", model=model.name, version=model.version, problem=repr(problem)[:1000])
             raise RequestFault(500, f"the model failed: {type(problem).__name__}: {problem}"[:500]) from None
-        text, length = write_response(request, model.name, model.version, model.outputs, results)
+        text, length = write_response(request, model.name, model.version, model.outputs, results, model.known)
         headers = [JSON] if length is None else [BINARY, (JSON_LENGTH, b"%d" % length)]
         await answer.send(200, headers, text)
         return 200

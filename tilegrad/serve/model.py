@@ -11,7 +11,7 @@ import numpy as np
 
 from .batching import Batcher, BatchSettings, Inferencer, run_halving
 from .metrics import ModelMetrics
-from .protocol import InferenceRequest
+from .protocol import InferenceRequest, KnownBodies
 from .tensor_data import Elements, ServedTensor
 
 PROBE_ROWS = 3
@@ -97,6 +97,7 @@ class ServedModel:
         wanted = self.settings.max_batch > 1
         self.objection = objection_to_batches(self.network) if wanted else "max_batch is 1"
         """Why requests do not run together; None if they do."""
+        self.known = KnownBodies()
         self.batcher = Batcher(self.network.inferencers, self.objection is None, self.settings, self.metrics)
 
     @property

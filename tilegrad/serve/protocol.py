@@ -17,6 +17,10 @@ from .tensor_data import Elements, ServedTensor, array_from_bytes, array_from_js
 
 MAX_ID_CHARACTERS = 256
 MICROSECONDS = 1e6
+MAX_KNOWN_BODIES = 256
+"""Requests and answers of a model whose JSON is kept."""
+MAX_KNOWN_BYTES = 4096
+"""Longest JSON of a request that is kept."""
 UNSUPPORTED = {
     "sequence_id": "sequences of requests are not supported: each request is answered for itself",
     "shared_memory_region": "shared memory is not supported: send binary data",
@@ -37,10 +41,60 @@ class InferenceRequest:
     """Seconds in which the client wants its answer."""
 
 
+@dataclass(frozen=True, slots=True)
+class BinaryLayout:
+    """What the JSON of a binary request says: where each input is, and what is wanted."""
+
+    inputs: tuple[tuple[ServedTensor, tuple[int, ...], int, int], ...]
+    """In the order of the model's: the tensor, its shape, where its bytes begin and end."""
+    byte_count: int
+    outputs: tuple[tuple[int, bool], ...]
+    timeout: float | None
+
+    def request(self, binary: memoryview) -> InferenceRequest:
+        """Read the elements of a request of this layout."""
+        if len(binary) != self.byte_count:
+            raise refused(f"there are {len(binary)} bytes of binary data; the inputs take {self.byte_count}")
+        arrays = tuple([array_from_bytes(binary[i:j], spec, shape) for spec, shape, i, j in self.inputs])
+        return InferenceRequest(arrays, self.outputs, None, self.timeout)
+
+
+class KnownBodies:
+    """The JSON of binary requests and answers of a model: clients send the same again and again.
+
+    Requests are known by their whole JSON, answers by the shapes in them. Those with an id are not kept.
+    """
+
+    def __init__(self) -> None:
+        self.layouts: dict[bytes, BinaryLayout] = {}
+        self.answers: dict[Any, bytes] = {}
+
+    def keep_layout(self, text: bytes, layout: BinaryLayout) -> None:
+        """Keep the layout of a request."""
+        if len(text) <= MAX_KNOWN_BYTES:
+            if len(self.layouts) >= MAX_KNOWN_BODIES:
+                self.layouts.clear()
+            self.layouts[text] = layout
+
+    def keep_answer(self, key: Any, text: bytes) -> None:
+        """Keep the JSON of an answer."""
+        if len(self.answers) >= MAX_KNOWN_BODIES:
+            self.answers.clear()
+        self.answers[key] = text
+
+
 def read_request(
-    body: bytes, header_length: int | None, inputs: Sequence[ServedTensor], outputs: Sequence[ServedTensor]
+    body: bytes,
+    header_length: int | None,
+    inputs: Sequence[ServedTensor],
+    outputs: Sequence[ServedTensor],
+    known: KnownBodies | None = None,
 ) -> InferenceRequest:
     """Read a request for a model with these inputs and outputs."""
+    if header_length is not None and known is not None:
+        layout = known.layouts.get(body[:header_length])
+        if layout is not None:
+            return layout.request(memoryview(body)[header_length:])
     if header_length == 0:
         return InferenceRequest((_raw_input(memoryview(body), inputs),), tuple((n, True) for n in range(len(outputs))))
     if header_length is not None and header_length > len(body):
@@ -48,9 +102,13 @@ def read_request(
     text, binary = (body, memoryview(b"")) if header_length is None else (body[:header_length], memoryview(body))
     request = read_json(text)
     parameters = _parameters(request, "the request")
-    arrays = _inputs(request.get("inputs"), inputs, binary[header_length or 0 :])
+    arrays, spans = _inputs(request.get("inputs"), inputs, binary[header_length or 0 :])
     wanted = _outputs(request.get("outputs"), outputs, _flag(parameters, "binary_data_output"))
-    return InferenceRequest(arrays, wanted, _id(request.get("id")), _timeout(parameters.get("timeout")))
+    made = InferenceRequest(arrays, wanted, _id(request.get("id")), _timeout(parameters.get("timeout")))
+    if known is not None and made.id is None and all(span is not None for span in spans):
+        places = tuple((x, y.shape, *span) for x, y, span in zip(inputs, arrays, spans, strict=True) if span)
+        known.keep_layout(text, BinaryLayout(places, sum(x.nbytes for x in arrays), wanted, made.timeout))
+    return made
 
 
 def read_json(text: bytes) -> dict[str, Any]:
@@ -122,12 +180,16 @@ def _raw_input(data: memoryview, inputs: Sequence[ServedTensor]) -> Elements:
     return array_from_bytes(data, spec, tuple(n if isinstance(n, int) else count for n in spec.shape))
 
 
-def _inputs(given: Any, specs: Sequence[ServedTensor], binary: memoryview) -> tuple[Elements, ...]:
+def _inputs(
+    given: Any, specs: Sequence[ServedTensor], binary: memoryview
+) -> tuple[tuple[Elements, ...], list[tuple[int, int] | None]]:
+    """Convert the inputs, in the order of the model's; also return where the bytes of binary ones are."""
     if type(given) is not list:
         raise refused("the request has no list of inputs")
     by_name = {spec.name: spec for spec in specs}
     found: dict[str, Elements] = {}
     sizes: dict[str, int] = {}
+    spans: dict[str, tuple[int, int] | None] = {}
     start = 0
     for entry in given:
         name = _name(entry, "input")
@@ -135,13 +197,14 @@ def _inputs(given: Any, specs: Sequence[ServedTensor], binary: memoryview) -> tu
             problem = "is there twice" if name in found else f"is not of the model, which has {', '.join(by_name)}"
             raise refused(f"input {name[:100]!r} {problem}")
         found[name], used = _input(entry, by_name[name], sizes, binary[start:])
-        start += used
+        spans[name] = None if used is None else (start, start + used)
+        start += used or 0
     missing = [name for name in by_name if name not in found]
     if missing:
         raise refused(f"inputs are missing: {', '.join(missing)}")
     if start != len(binary):
         raise refused(f"there are {len(binary)} bytes of binary data; the inputs take {start}")
-    return tuple(found[spec.name] for spec in specs)
+    return tuple(found[spec.name] for spec in specs), [spans[spec.name] for spec in specs]
 
 
 def _name(entry: Any, what: str) -> str:
@@ -153,14 +216,14 @@ def _name(entry: Any, what: str) -> str:
 
 def _input(
     entry: dict[str, Any], spec: ServedTensor, sizes: dict[str, int], binary: memoryview
-) -> tuple[Elements, int]:
-    """Convert an input; also return how many bytes of the binary data it took."""
+) -> tuple[Elements, int | None]:
+    """Convert an input; also return how many bytes of the binary data it took, or None if it is JSON."""
     if entry.get("datatype") != spec.datatype:
         raise refused(f"input {spec.name!r} has the datatype {entry.get('datatype')!r:.40}; the model takes {spec}")
     shape = check_shape(spec, entry.get("shape"), sizes)
     size = _parameters(entry, f"input {spec.name!r}").get("binary_data_size")
     if size is None:
-        return array_from_json(entry.get("data"), spec, shape), 0
+        return array_from_json(entry.get("data"), spec, shape), None
     if "data" in entry:
         raise refused(f"input {spec.name!r} has data, and binary data too")
     if type(size) is not int or not 0 <= size <= len(binary):
@@ -185,9 +248,19 @@ def _outputs(given: Any, specs: Sequence[ServedTensor], binary: bool) -> tuple[t
 
 
 def write_response(
-    request: InferenceRequest, model: str, version: str, specs: Sequence[ServedTensor], results: Sequence[Elements]
+    request: InferenceRequest,
+    model: str,
+    version: str,
+    specs: Sequence[ServedTensor],
+    results: Sequence[Elements],
+    known: KnownBodies | None = None,
 ) -> tuple[bytes, int | None]:
     """Write the answer to a request; also return the length of its JSON if binary data follow it."""
+    key: Any = None
+    if known is not None and request.id is None and all(is_binary for _, is_binary in request.outputs):
+        key = (request.outputs, tuple([x.shape for x in results]))
+        if (text := known.answers.get(key)) is not None:
+            return b"".join([text, *[results[n].tobytes() for n, _ in request.outputs]]), len(text)
     outputs, binary = [], []
     for n, is_binary in request.outputs:
         spec, array = specs[n], results[n]
@@ -204,4 +277,6 @@ def write_response(
         answer["id"] = request.id
     answer["outputs"] = outputs
     text = json.dumps(answer, separators=(",", ":"), allow_nan=False).encode()
+    if key is not None and known is not None:
+        known.keep_answer(key, text)
     return (b"".join([text, *binary]), len(text)) if binary else (text, None)
