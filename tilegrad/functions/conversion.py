@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..deferred import part
 from ..errors import ArgumentError, DeviceError, DTypeError, GradientError
 from ..ir import dtype as dtypes
 from ..ir.dtype import DType
@@ -32,7 +33,7 @@ from ..ops.movement import inverse
 from ..runtime.device import Device, device, devices
 from .creation import DeviceLike, place, typed
 from .declared import publish
-from .pointwise import at_once_or_recorded, few, named
+from .pointwise import at_once_or_recorded, named
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -167,7 +168,7 @@ def clone(self: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
 
 def item(self: Tensor) -> Any:
     """Return the only element as a Python number."""
-    if (self._numbers is not None or self._region is not None) and (number := few.only_number(self)) is not None:
+    if (self._numbers or self._region) and (number := part("lazy.at_once", "number_of")(self)) is not None:
         return number
     if self.value.type.count != 1:
         raise ArgumentError(

@@ -53,9 +53,7 @@ def binary(
 
 
 class _AtOnce:
-    """The functions for tensors of a few elements, imported when one is first called; each returns None if the work is
-    to be recorded, as it always is in a distribution without them.
-    """
+    """The functions for few elements, imported when first called; each returns None if the work is to be recorded."""
 
     def __getattr__(self, name: str) -> Callable[..., Tensor | None]:
         found = part("lazy.few_elements", name) or (lambda *given: None)
@@ -74,8 +72,7 @@ def at_once_or_recorded(value: Value) -> Tensor:
 
 def elementwise(value: Value, *operands: Any) -> Tensor:
     """Make a tensor of an elementwise result, with strides that follow from those of the operands."""
-    x = value.inputs
-    is_known = x and (x[0].buffer is not None or x[-1].buffer is not None)
+    is_known = (given := value.inputs) and (given[0].buffer is not None or given[-1].buffer is not None)
     return propagate_strides(at_once_or_recorded(value) if is_known else wrap(value), *operands)
 
 

@@ -10,7 +10,7 @@ from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ..ir.dtype import DType, bool_, int64, uint8
 from ..ir.graph import Value
 from ..lazy.handle import Handle, wrap
-from ..ops import broadcasting, reduction
+from ..ops import broadcasting
 from ..ops.cast import cast, to_bool
 from .autocasting import widened
 from .creation import typed
@@ -22,8 +22,7 @@ from .views import numpy_names, sizes_of
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-scan = Ops("scan")
-statistics = Ops("statistics")
+reduction, scan, statistics = Ops("reduction"), Ops("scan"), Ops("statistics")
 
 Dims: TypeAlias = "int | Sequence[int] | None"
 DimsOrFlag: TypeAlias = "bool | int | Sequence[int] | None"

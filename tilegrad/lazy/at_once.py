@@ -8,6 +8,7 @@ write to) is recorded, with the same results.
 
 from __future__ import annotations
 
+from ctypes import c_float
 from math import isfinite
 from operator import add, mul, sub, truediv
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -200,6 +201,11 @@ def number_of(x: Handle) -> Any:
     """Return the only element of a tensor as a number; None if it is not known, needs a gradient, or has others beside
     it.
     """
+    if state.trace is not None:
+        return None
+    numbers = present_numbers(x)
+    if numbers is not None:
+        return numbers[0] if len(numbers) == 1 else None
     type = x._value.type
     access = element_access(type.dtype, type.device)
     return None if access is None else operand_number(x, access)
@@ -238,7 +244,7 @@ def operand_number(x: Any, own: ElementAccess) -> Any:
             if x.__class__ is not int or not -MAX_EXACT_INTEGER <= x <= MAX_EXACT_INTEGER:
                 return None
             x = float(x)
-        return own.rounded(x)
+        return c_float(x).value if dtype is float32 else x
     return x if x.__class__ is int and dtype.min <= x <= dtype.max else None
 
 

@@ -22,7 +22,7 @@ from ..ir.graph import Value
 from ..ops.base import Elementwise
 from ..ops.broadcasting import Fill, Reduction, Reshape
 from ..runtime import events
-from .at_once import IN_PLACE, number_of, operand_number, present_numbers, region_of, write
+from .at_once import IN_PLACE, operand_number, present_numbers, region_of, write
 from .elements import MAX_COMBINED_ELEMENTS, MAX_FEW_ELEMENTS, FewElements, few_elements
 from .handle import Handle, result_class, state, watching
 from .python_functions import TRANSLATED, python_function, python_reduction
@@ -67,24 +67,27 @@ def combined(fn: Callable[[Any, Any], Any], x: Any, y: Any) -> Tensor | None:
     """
     if state.trace is not None:
         return None
-    kind = None if x.__class__ is float or x.__class__ is int else kind_of(x)
+    kind = kind_of(x) if isinstance(x, Handle) else None
     if (kind is None or not kind[1]) and isinstance(y, Handle):
         kind = kind_of(y)
-    if kind is None or (dtype := kind[0].dtype) is bool_:
+    if kind is None or (is_observed() if kind[1] else state.inspect is not None):
         return None
-    access, shape, _, _, pack, unpack = kind
     a = numbers_of(x, kind)
     b = None if a is None else numbers_of(y, kind)
-    if a is None or b is None or (is_observed() if shape else state.inspect is not None):
+    return None if a is None or b is None else _combined(fn, kind, a, b)
+
+
+def _combined(fn: Any, kind: FewElements, a: Iterable[Any], b: Iterable[Any]) -> Tensor | None:
+    """Apply an operator to elements of one type."""
+    access, shape, _, _, pack, unpack = kind
+    dtype, made = access.dtype, _new(result_class())
+    if dtype is bool_ or (fn is truediv and not dtype.is_float):
         return None
-    made = _new(result_class())
     try:
         if fn in COMPARISONS:
             truths = made._kind = few_elements(bool_, shape, access.name)
             made._numbers = tuple(COMPARISONS[fn](a, b))
             return made if truths is not None else None
-        if fn is truediv and not dtype.is_float:
-            return None
         made._numbers, made._kind = unpack(pack(*PAIRWISE[fn](a, b))), kind
     except (ArithmeticError, TypeError, struct.error):  # a division by zero; integers that wrap around
         return None
@@ -142,16 +145,6 @@ def total(x: Any, is_mean: bool = False) -> Tensor | None:
         return None
 
 
-def only_number(x: Handle) -> Any:
-    """Return the only element of a tensor without axes as a number; None if it is not known, or needs a gradient."""
-    if state.trace is not None:
-        return None
-    numbers = present_numbers(x)
-    if numbers is None:
-        return number_of(x)
-    return numbers[0] if len(numbers) == 1 else None
-
-
 def _tensor(kind: FewElements, numbers: tuple[Any, ...]) -> Tensor:
     """Return a tensor that has these numbers, of its dtype."""
     made = _new(result_class())
@@ -176,30 +169,30 @@ def _elements_of(value: Value, nested: int, most: int) -> tuple[FewElements, tup
     kind = few_elements(type.dtype, type.shape, type.device)
     if kind is None or kind.elements > most or value.provenance.severed:
         return None
-    access = kind.access
     if memory is not None:
-        start = memory.address // access.size
-        return kind, tuple(access.space[start : start + kind.elements].tolist())
+        start = memory.address // kind.access.size
+        return kind, tuple(kind.access.space[start : start + kind.elements].tolist())
     if value.__class__ is Fill:
-        return kind, (access.rounded(value.value),) * kind.elements
-    if value.__class__ is Reshape and (found := _elements_of(value.inputs[0], nested, most)) is not None:
-        return kind, found[1]
-    is_reduction, function = isinstance(value, Reduction), None
-    if nested and isinstance(value, Reduction):
-        function = python_reduction(value)
-    elif nested and isinstance(value, Elementwise):
-        function = python_function(value)
-    if function is None:
+        return kind, (kind.access.rounded(value.value),) * kind.elements
+    if not nested or not isinstance(value, (Elementwise, Reduction, Reshape)):
         return None
-    operands: list[Iterable[Any]] = []
-    for x in value.inputs:
-        found = _elements_of(x, nested - 1, most)
-        is_whole = is_reduction or x.type.shape == type.shape
-        if found is None or (not is_whole and len(found[1]) > 1):
+    given = [_elements_of(x, nested - 1, most) for x in value.inputs]
+    operands = [found[1] for found in given if found is not None]
+    return (kind, made) if len(operands) == len(given) and (made := _results(value, kind, operands)) else None
+
+
+def _results(value: Value, kind: FewElements, operands: list[tuple[Any, ...]]) -> tuple[Any, ...] | None:
+    """Return the elements of an op, computed from those of its inputs."""
+    if isinstance(value, Elementwise):
+        function = python_function(value)
+        same = [x.type.shape == value.type.shape for x in value.inputs]
+        if not all(whole or len(numbers) == 1 for whole, numbers in zip(same, operands, strict=True)):
             return None
-        operands.append(found[1] if is_whole else repeat(found[1][0]))
+        given: list[Any] = [x if whole else repeat(x[0]) for whole, x in zip(same, operands, strict=True)]
+    else:
+        function, given = python_reduction(value) if isinstance(value, Reduction) else list, list(operands)
     try:
-        return kind, kind.unpack(kind.pack(*function(*operands)))
+        return None if function is None else kind.unpack(kind.pack(*function(*given)))
     except (ArithmeticError, ValueError, TypeError, struct.error):  # what Python refuses; integers that wrap around
         return None
 
@@ -207,10 +200,8 @@ def _elements_of(value: Value, nested: int, most: int) -> tuple[FewElements, tup
 # --- operands ----------------------------------------------------------------------------------
 
 
-def kind_of(x: Any, most: int = MAX_COMBINED_ELEMENTS) -> FewElements | None:
+def kind_of(x: Handle, most: int = MAX_COMBINED_ELEMENTS) -> FewElements | None:
     """Return what is known of the type of a tensor; None if it has many elements, or others than Python's."""
-    if not isinstance(x, Handle):
-        return None
     if x._numbers is not None:
         kind: FewElements | None = x._kind
     else:
@@ -232,8 +223,7 @@ def numbers_of(x: Any, kind: FewElements) -> Iterable[Any] | None:
         if own is kind or (own.shape == kind.shape and own.access is kind.access):
             return numbers
         return repeat(numbers[0]) if not own.shape and own.access is kind.access else None
-    value, access = x._value, kind[0]
-    type, memory = value.type, value.buffer
+    type, access = x._value.type, kind[0]
     if type.dtype is not access.dtype or type.device != access.name:
         return None
     if not type.shape:
@@ -241,8 +231,13 @@ def numbers_of(x: Any, kind: FewElements) -> Iterable[Any] | None:
         return None if number is None else (number,) if not kind.shape else repeat(number)
     if type.shape != kind.shape:
         return None
-    if x._base is not None:
-        return _stored_elements(x, kind)
+    return _own_elements(x, kind) if x._base is None else _stored_elements(x, kind)
+
+
+def _own_elements(x: Handle, kind: FewElements) -> Iterable[Any] | None:
+    """Return the elements of a tensor with axes that shares no storage."""
+    value, access = x._value, kind.access
+    memory = value.buffer
     if value.tracked or x._strides is not None or x.stands_for is not None:
         return None
     if memory is None:
