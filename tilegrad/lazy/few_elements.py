@@ -30,8 +30,8 @@ from .python_functions import TRANSLATED, python_function, python_reduction
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-MAX_COMPUTED_ELEMENTS = 64
-"""Elements up to which Python computes other recorded ops, which are seldom in long chains."""
+MAX_COMPUTED_ELEMENTS = 36
+"""Elements up to which Python computes other recorded ops, those of a small matrix: they are seldom in long chains."""
 MAX_NESTED_OPS = 4
 """Recorded ops below one another up to which elements are computed: functions are made of as many."""
 
