@@ -11,12 +11,18 @@ import json
 from http import HTTPStatus
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
 from .limits import RequestLimits
 
+Connection: Any
+try:
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-class GuardedConnection(HttpToolsProtocol):
+    Connection = HttpToolsProtocol
+except ImportError:  # `tilegrad serve` says what to install
+    Connection = object
+
+
+class GuardedConnection(Connection):  # type: ignore[misc]
     """One connection."""
 
     limits = RequestLimits()
