@@ -1,7 +1,7 @@
 """Measure decoding with a cache against PyTorch: python -m bench.generation [--device cuda:0] [--out file.json]
 
 PyTorch runs with a static cache, eagerly (attending to the filled part) and compiled (with a mask; on a GPU in mode
-reduce-overhead). All choose the most likely token, and hand each token to Python before the next step, as a server that
+reduce-overhead), with as many threads as ours (TILEGRAD_THREADS: 1 where other work runs). All choose the most likely token, and hand each token to Python before the next step, as a server that
 streams does. Contenders take turns; before anything is timed their tokens are compared. `--quick` measures the small
 model for a moment.
 """
@@ -242,7 +242,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         modes["torch-compile"] = "reduce-overhead" if on_gpu else "default"
     date = datetime.date.today().isoformat()
     where = tg.cuda.get_device_name() if on_gpu else machine.describe()
-    result: dict[str, Any] = {"date": date, "machine": where, "device": chosen.device, "rows": []}
+    threads = tg.device("cpu").limits["threads"]
+    result: dict[str, Any] = {"date": date, "machine": where, "device": chosen.device, "threads": threads, "rows": []}
     for task in tasks(on_gpu, chosen.quick):
         if chosen.only in task.label:
             row = measured(task, chosen.device, modes, 1 if chosen.quick else ROUNDS)

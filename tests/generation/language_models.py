@@ -51,6 +51,33 @@ class GroupedQueries(nn.Module):
         return self.out(x + seen.transpose(1, 2).reshape(batch, length, 16))
 
 
+class EncoderOnly(nn.Module):
+    """Layers of `nn` under a triangular mask."""
+
+    context = CONTEXT
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(16, 2, 24, batch_first=True, norm_first=True)
+        self.embedding, self.places = nn.Embedding(VOCABULARY, 16), nn.Embedding(CONTEXT, 16)
+        self.layers = nn.TransformerEncoder(layer, 2, nn.LayerNorm(16))
+        self.out = nn.Linear(16, VOCABULARY)
+
+    def forward(self, tokens: Any, cache: Any = None) -> Any:
+        length = tokens.shape[1]
+        x = self.embedding(tokens) + self.places(tg.arange(length) if cache is None else cache.positions)
+        if cache is not None:
+            return self.out(cache.last(self.layers(x, cache=cache)))
+        return self.out(self.layers(x, nn.Transformer.generate_square_subsequent_mask(length), is_causal=True))
+
+
+MODELS: dict[str, Any] = {
+    "gpt": gpt,
+    "grouped": lambda: filled(GroupedQueries()),
+    "encoder": lambda: filled(EncoderOnly()),
+}
+
+
 def logits(model: Any, tokens: Sequence[int]) -> Any:
     """Scores after the last token, computed without a cache."""
     with tg.no_grad():

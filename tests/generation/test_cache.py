@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
-from tests.generation.language_models import CONTEXT, VOCABULARY, GroupedQueries, filled, gpt, logits
+from tests.generation.language_models import CONTEXT, MODELS, VOCABULARY, gpt, logits
 from tilegrad.errors import ArgumentError, ShapeError
 from tilegrad.generation import KeyValueCache
 from tilegrad.generation.cache import scores_of
 from tilegrad.generation.slots import Slots
 from tilegrad.generation.token_sampling import Sampling
 
-MODELS = {"gpt": gpt, "grouped": lambda: filled(GroupedQueries())}
 BOUND = 1e-5
 """Largest difference of scores of size 1 with and without a cache: sums are in another order."""
 
@@ -68,6 +67,24 @@ def test_caches_are_written_in_place() -> None:
         temporaries = [line for line in str(program).splitlines() if " temporary, " in line]
         assert temporaries
         assert not [line for line in temporaries if f"[4,2,{CONTEXT}," in line]
+
+
+def test_attention_layers_refuse_what_a_cache_cannot_do() -> None:
+    x, nn = tg.ones(1, 1, 8), tg.nn
+    view = KeyValueCache(gpt(), 1, 8).view(tg.tensor([0]), tg.tensor([0]), 1)
+    layer = nn.MultiheadAttention(8, 2, batch_first=True)
+    wrong = [
+        (nn.MultiheadAttention(8, 2), (x, x, x), {}),
+        (nn.MultiheadAttention(8, 2, batch_first=True, add_bias_kv=True), (x, x, x), {}),
+        (nn.MultiheadAttention(8, 2, batch_first=True, add_zero_attn=True), (x, x, x), {}),
+        (layer, (x, x + 1, x), {}),
+        (layer, (x[0], x[0], x[0]), {}),
+        (layer, (x, x, x), {"attn_mask": tg.zeros(1, 1)}),
+        (layer, (x, x, x), {"key_padding_mask": tg.zeros(1, 1)}),
+    ]
+    for attention, given, settings in wrong:
+        with pytest.raises(ArgumentError, match="with a cache is causal self-attention"):
+            attention(*given, **settings, cache=view)
 
 
 def test_bytes_of_a_cache() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
-from tests.generation.language_models import CONTEXT, VOCABULARY, GroupedQueries, filled, gpt, greedy
+from tests.generation.language_models import CONTEXT, MODELS, VOCABULARY, GroupedQueries, filled, gpt, greedy
 from tilegrad.errors import ArgumentError, NaNError
 from tilegrad.generation import ByteTokenizer, CharacterTokenizer, OverloadedError, TextGenerator
 
@@ -58,9 +58,9 @@ def prompts(count: int) -> list[list[int]]:
     return [rng.integers(0, VOCABULARY, rng.integers(1, 25)).tolist() for _ in range(count)]
 
 
-@pytest.mark.parametrize("name", ["gpt", "grouped"])
+@pytest.mark.parametrize("name", MODELS)
 def test_greedy_tokens_are_those_without_a_cache(name: str, generator: TextGenerator) -> None:
-    model = gpt() if name == "gpt" else filled(GroupedQueries())
+    model = MODELS[name]()
     chosen = generator if name == "gpt" else TextGenerator(model, max_batch=3)
     answers = [chosen.generate(p, max_new_tokens=12, temperature=0) for p in prompts(5)]
     for prompt, answer in zip(prompts(5), answers):

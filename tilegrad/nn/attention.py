@@ -97,10 +97,12 @@ class MultiheadAttention(Module):
         attn_mask: Tensor | None = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
+        cache: Any = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Return the result and, on request, the attention weights (of all heads, or their mean).
 
-        `is_causal` says that `attn_mask` is the triangle that lets a query meet the keys up to its own place.
+        `is_causal` says that `attn_mask` is the triangle that lets a query meet the keys up to its own place. With a
+        cache (`tilegrad.generation`), self-attention appends keys and values to it, and is causal.
         """
         weights: Any = self.in_proj_weight
         if weights is None:
@@ -117,5 +119,18 @@ class MultiheadAttention(Module):
             self.dropout if self.training else 0.0,
             self.batch_first,
         )
+        if cache is not None:
+            is_plain = key_padding_mask is None and (attn_mask is None or is_causal)
+            return self._cached(heads, query, is_plain and query is key and key is value, cache), None
         masks = key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
         return heads(query, key, value, *masks)
+
+    def _cached(self, heads: Heads, x: Tensor, is_plain: bool, cache: Any) -> Tensor:
+        """Attend to a cache, which knows what each token may meet."""
+        if not is_plain or x.dim() != 3 or not self.batch_first or self.bias_k is not None or self.add_zero_attn:
+            raise ArgumentError(
+                "MultiheadAttention with a cache is causal self-attention of (batch, length, width): it takes one "
+                "tensor as query, key and value, batch_first=True, and no masks or keys of its own"
+            )
+        joined: Tensor = cache.attend(*heads.split(x, x, x)).transpose(1, 2).flatten(2)
+        return self.out_proj(joined)  # type: ignore[no-any-return]

@@ -85,9 +85,13 @@ class TransformerEncoderLayer(_Layer):
         src_mask: Tensor | None = None,
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
+        cache: Any = None,
     ) -> Tensor:
+        """Return the result; with a cache (`tilegrad.generation`), that of new tokens, which attend to all before."""
+
         def attend(x: Tensor) -> Tensor:
-            return self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal)[0]  # type: ignore[no-any-return]
+            settings = {"is_causal": is_causal} if cache is None else {"is_causal": is_causal, "cache": cache}
+            return self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, **settings)[0]  # type: ignore[no-any-return]
 
         x = self._residual(1, src, attend)
         return self._residual(2, x, self._feed_forward)
@@ -153,9 +157,10 @@ class TransformerEncoder(_Stack):
         mask: Tensor | None = None,
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
+        cache: Any = None,
     ) -> Tensor:
         for layer in self.layers:
-            src = layer(src, mask, src_key_padding_mask, bool(is_causal))
+            src = layer(src, mask, src_key_padding_mask, bool(is_causal), *(() if cache is None else (cache,)))
         return self._normed(src)
 
 
