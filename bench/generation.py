@@ -1,9 +1,9 @@
 """Measure decoding with a cache against PyTorch: python -m bench.generation [--device cuda:0] [--out file.json]
 
 PyTorch runs with a static cache, eagerly (attending to the filled part) and compiled (with a mask; on a GPU in mode
-reduce-overhead), with as many threads as ours (TILEGRAD_THREADS: 1 where other work runs). All choose the most likely token, and hand each token to Python before the next step, as a server that
-streams does. Contenders take turns; before anything is timed their tokens are compared. `--quick` measures the small
-model for a moment.
+reduce-overhead), with as many threads as ours (TILEGRAD_THREADS: 1 where other work runs). All choose the most likely
+token, and hand each token to Python before the next step, as a server that streams does. Contenders take turns; before
+anything is timed their tokens are compared. `--quick` measures the small model for a moment.
 """
 
 from __future__ import annotations
