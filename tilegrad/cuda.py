@@ -237,24 +237,19 @@ class Stream:
 @contextmanager
 def stream(stream: Stream | None) -> Iterator[None]:
     """Run this thread's work on a stream within the block, with "cuda" as its GPU. None: no change."""
-    from .backend.cuda.queues import here
+    from .backend.cuda.queues import on_queue
 
     if stream is None:
         yield
         return
     if not isinstance(stream, Stream):
         raise ArgumentError(f"cuda.stream takes a tilegrad.cuda.Stream, not {type(stream).__name__}")
-    queue = stream._queue
-    before, chosen = here.queues.get(queue.device), choose("cuda", queue.device)
-    here.queues[queue.device] = queue
+    chosen = choose("cuda", stream._queue.device)
     try:
-        yield
+        with on_queue(stream._queue):
+            yield
     finally:
         choose("cuda", chosen)
-        if before is None:
-            del here.queues[queue.device]
-        else:
-            here.queues[queue.device] = before
 
 
 def set_stream(stream: Stream) -> None:

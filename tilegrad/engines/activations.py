@@ -63,7 +63,7 @@ class Activations:
 
     def reserve(self, bytes: int) -> bool:
         """Grow the memory if it is too small; return whether contexts must be made again."""
-        if self.memory is not None and self.memory.bytes >= bytes:
+        if (0 if self.memory is None else self.memory.bytes) >= bytes:
             return False
         self._contexts.clear()
         self.memory = None  # first, so that the pool may reuse it

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
+from ..deferred import part
 from ..errors import ArgumentError, ShapeError
 from ..ir.size import Size
 from ..nn.graph_module import RANDOM, NetworkGraph
+from ..runtime.device import device
 from ..runtime.singletons import lock
 from ..saved.exported import ExportedProgram
 from .independent_rows import has_independent_rows
 from .inferencer import Inferencer
+from .inferencer_pool import InferencerPool
+from .modes import run_double_buffered, run_in_threads, run_pipelined, run_sequentially
 from .plans import Plan, SharedWeights
+from .pooled_inferencer import PooledInferencer
+from .report import EngineReport, measured
 from .specs import TensorSpec, input_specs, output_specs
+from .stages import cut_into_stages
 
+DEFAULT_CALLERS = 2
+"""Calls at a time, and stages of a pipeline, unless others are asked for."""
 MAX_PLANS = 32
 """Plans that an engine keeps, where shapes vary from call to call: each is some machine code and packed weights."""
 
@@ -48,6 +58,7 @@ class Engine:
                 "the network draws random numbers or writes to its buffers in evaluation mode: an engine shares its "
                 "tensors between threads"
             )
+        self.program = program
         self.network: NetworkGraph = program.graph
         self.device = program.graph.graph.outputs[0].device
         self.inputs: list[TensorSpec] = input_specs(self.network)
@@ -116,7 +127,44 @@ class Engine:
 
     def inferencer(self) -> Inferencer:
         """Make an inferencer, which runs the network for one caller at a time; several run at the same time."""
-        return Inferencer(self)
+        return (
+            Inferencer if part(f"backend.{device(self.device).kind}.contexts", "context_factory") else PooledInferencer
+        )(self)
+
+    def pool(self, cap: int) -> InferencerPool:
+        """Make a pool of at most `cap` inferencers, which callers share."""
+        return InferencerPool(self, cap)
+
+    def stages(self, count: int) -> list[Engine]:
+        """Cut the network into stages of about equal cost; the next takes what one returns."""
+        bound = {"batches": self.batches, "owns_tensors": True, "max_plans": self.max_plans}
+        return [Engine(stage, self.max_batch, **bound) for stage in cut_into_stages(self.program, count)]  # type: ignore[arg-type]
+
+    def mode(self, mode: str, callers: int | None = None) -> Callable[[Iterable[Any]], Iterator[Any]]:
+        """Return a function that runs calls in one of the modes, and yields their results in order.
+
+        `sequential`: one after the other, with the least memory. `double`: while one is computed, the caller makes the
+        next one ready. `threads`: `callers` at a time. `pipeline`: through `callers` stages at a time.
+        """
+        count = callers or DEFAULT_CALLERS
+        match mode:
+            case "sequential":
+                return partial(run_sequentially, self.inferencer())
+            case "double":
+                return partial(run_double_buffered, (self.inferencer(), self.inferencer()))
+            case "threads":
+                return partial(run_in_threads, self.pool(count))
+            case "pipeline":
+                return partial(run_pipelined, [stage.inferencer() for stage in self.stages(count)])
+        raise ArgumentError(f"the modes are sequential, double, threads and pipeline, not {mode!r:.40}")
+
+    def map(self, calls: Iterable[Any], mode: str = "threads", callers: int | None = None) -> Iterator[Any]:
+        """Run many calls in a mode (`Engine.mode`), each a tuple of arguments or a single one; yield their results."""
+        return self.mode(mode, callers)(calls)
+
+    def report(self, batch: int | None = None, seconds: float = 4.0, callers: int | None = None) -> EngineReport:
+        """Measure all modes on this machine with calls of one batch size; say which is best, and why."""
+        return measured(self, batch or self.max_batch or 1, seconds, callers or DEFAULT_CALLERS)
 
     def check_batch(self, sizes: Mapping[str, int]) -> None:
         """Raise if a call has more examples than the engine takes."""

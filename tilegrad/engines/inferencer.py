@@ -74,7 +74,7 @@ class Inferencer:
             results = list(map(np.empty, layout.shapes, self._result_dtypes))
             with self._lock:
                 layout.direct(*map(address_of, given), *map(address_of, results))
-            return results[0] if self._returns_one else unflatten(self.engine.network.results, results)
+            return self._structured(results)
         if out is not None:
             results, given = self._results_in(out, layout, given)
         elif buffers is not None:
@@ -87,8 +87,11 @@ class Inferencer:
                 self._compute(layout, given, results)
         finally:
             self.engine.calls -= 1
-        found = results if buffers is None else self._tensors(buffers, layout)
-        return found[0] if self._returns_one else unflatten(self.engine.network.results, found)
+        return self._structured(results if buffers is None else self._tensors(buffers, layout))
+
+    def _structured(self, results: Sequence[Any]) -> Any:
+        """Return results as the network does."""
+        return results[0] if self._returns_one else unflatten(self.engine.network.results, results)
 
     def _compute(self, layout: CallLayout, given: Sequence[Array], results: Sequence[Array]) -> None:
         for part in layout.parts:
@@ -115,30 +118,30 @@ class Inferencer:
 
     def _arrays(self, given: Sequence[Any]) -> list[Array]:
         """Convert arguments to arrays of the element types that the network takes."""
-        made = []
-        for x, dtype in zip(given, self._dtypes, strict=True):
+        self._check_kinds(given)
+        arrays = [array_of(x) if isinstance(x, Tensor) else x for x in given]
+        return [np.ascontiguousarray(x, t).reshape(x.shape) for x, t in zip(arrays, self._dtypes, strict=True)]
+
+    def _check_kinds(self, given: Sequence[Any]) -> None:
+        """Raise unless all arguments are arrays, or tensors on the device, of the element types wanted."""
+        network = self.engine.network
+        for x, spec, dtype in zip(given, self.engine.inputs, self._dtypes, strict=True):
             if isinstance(x, Tensor) and x.device is not self.device:
                 raise DeviceError(
-                    f"the engine is on {self.engine.device}, and an argument on {x.device}: move it, as in "
+                    f"the engine is on {self.device}, and an argument on {x.device}: move it, as in "
                     f"x.to({self.engine.device!r})"
                 )
-            array = array_of(x) if isinstance(x, Tensor) else x
-            if not isinstance(array, np.ndarray) or array.dtype.newbyteorder("=") != dtype:
-                self._refuse(given)
-                raise ArgumentError(f"an argument is {array!r:.60}, not an array of {dtype}")
-            made.append(np.ascontiguousarray(array, dtype).reshape(array.shape))
-        return made
+            if isinstance(x, Tensor) and x.dtype is spec.dtype:
+                continue
+            if not isinstance(x, np.ndarray) or x.dtype.newbyteorder("=") != dtype:
+                leaves = network.leaves_of(given, {}) if self._is_flat else given
+                network.sizes_of([tensor(y) if isinstance(y, np.ndarray) else y for y in leaves])
+                raise ArgumentError(f"the argument {spec.name!r} is to be an array of {dtype}, not {x!r:.60}")
 
-    def _refuse(self, given: Sequence[Any]) -> None:
-        """Raise the error for arguments of other types."""
-        network = self.engine.network
-        leaves = network.leaves_of(given, {}) if self._is_flat else given
-        network.sizes_of([tensor(x) if isinstance(x, np.ndarray) else x for x in leaves])
-
-    def _new_layout(self, given: Sequence[Array], shapes: tuple[tuple[int, ...], ...]) -> CallLayout:
+    def _new_layout(self, given: Sequence[Any], shapes: tuple[tuple[int, ...], ...]) -> CallLayout:
         """Find the plans for arguments of these shapes."""
         engine = self.engine
-        found: Any = engine.network.sizes_of([tensor(x) for x in given])
+        found: Any = engine.network.sizes_of([x if isinstance(x, Tensor) else tensor(x) for x in given])
         engine.check_batch(found)
         if engine.batches and engine.batch is not None:
             parts = [
@@ -150,7 +153,7 @@ class Inferencer:
         if self._activations.reserve(max(part.plan.activation_bytes for part in parts)):
             self._layouts.clear()
         results = engine.network.graph.outputs[: len(engine.outputs)]
-        direct = None if len(parts) > 1 else self._activations.direct(parts[0])
+        direct = None if parts[0].plan.contexts is None or len(parts) > 1 else self._activations.direct(parts[0])
         layout = CallLayout(parts, [tuple([known(d, found) for d in x.type.shape]) for x in results], direct)
         while len(self._layouts) >= min(MAX_LAYOUTS, 4 * engine.max_plans):
             del self._layouts[next(iter(self._layouts))]

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from ..autograd.modes import no_grad
 from ..compiler import compile
+from ..deferred import part
 from ..ir.dtype import uint8
 from ..ir.graph import Graph, Input, Value
 from ..ir.size import known
@@ -78,7 +79,10 @@ class Plan:
         """The memory of all inputs that are no arguments."""
         self.constants = dict(enumerate(shared, len(self.arguments)))
         """The same by the numbers of these inputs."""
-        self.contexts: ContextFactory | None = self.compiled.executable.contexts()
+        specialise = part(f"backend.{place.kind}.contexts", "context_factory")
+        self.contexts: ContextFactory | None = specialise and specialise(self.compiled.executable)
+        self.written: list[int]
+        self.copied: list[tuple[int, int]]
         shape = self.outputs[0].type.shape if self.outputs else ()
         self.rows = known(shape[0], {}) if shape else 1
         """The number of rows of a batch, where all arguments and results have one."""
@@ -91,11 +95,12 @@ class Plan:
     def _place_results(self) -> None:
         """Find the results that a run writes; others are arguments, constants, or the same as those."""
         count = len(self.arguments) + len(self.shared)
+        self.written, self.copied = [], []
         if self.contexts is None:
             return
         places = list(self.contexts.results)
         made = [places.index(count + k) for k in range(len(self.contexts.outputs))]
-        self.written: list[int] = made
+        self.written = made
         """The results that a run writes, in its order."""
         self.copied = [
             (n, at if at < count else made[at - count] - len(places)) for n, at in enumerate(places) if n not in made

@@ -12,7 +12,6 @@ from .buffer import DeviceBuffer
 
 if TYPE_CHECKING:
     from ..ir.program import Program
-    from .execution_context import ContextFactory
 
 CompiledKernel: TypeAlias = "Callable[[Sequence[DeviceBuffer | int], tuple[int, ...]], None]"
 """Runs all instances of a grid: called with the kernel's arguments in order, and the grid's extents."""
@@ -41,10 +40,6 @@ class Executable(ABC):
 
         Outputs are new buffers, except those with an `alias`: these are the buffer of that input, updated in place.
         """
-
-    def contexts(self, sizes: Mapping[str, int] = {}) -> ContextFactory | None:
-        """Specialise to sizes for callers with memory of their own; None if the device runs on its pool alone."""
-        return None
 
     def run(self, inputs: Sequence[DeviceBuffer], sizes: Mapping[str, int] = {}) -> tuple[DeviceBuffer, ...]:
         """Check the inputs, run the program, and return its outputs."""

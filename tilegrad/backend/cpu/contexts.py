@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ...runtime.buffer import DeviceBuffer
 from ...runtime.execution_context import ContextFactory, ExecutionContext
 from . import native
 from .build import index_faults
+from .executable import BoundExecutable, CpuExecutable, Repartitioner
 from .partition import is_single_threaded, partition
 from .pool import class_bytes
 from .task_table import ArgumentPatch, TaskTable
-
-if TYPE_CHECKING:
-    from .executable import BoundExecutable, Repartitioner
 
 
 class CpuContextFactory(ContextFactory):
     """A program with bound sizes on the CPU."""
 
-    def __init__(self, binding: BoundExecutable, learner: Repartitioner) -> None:
-        self.binding, self.learner = binding, learner
-        bound = binding.bound
+    def __init__(self, executable: CpuExecutable, sizes: Mapping[str, int] = {}) -> None:
+        self.binding = BoundExecutable(executable.device, executable.made, executable.code, sizes)
+        self.learner = Repartitioner(self.binding, executable)
+        bound = self.binding.bound
         self.arena, self.outputs, self.results = bound.arena, bound.made, bound.results
 
     @property
@@ -80,3 +78,7 @@ class CpuContextFactory(ContextFactory):
 
             raise_external_errors(self.binding.bound.external_calls)
         index_faults.look()
+
+
+context_factory = CpuContextFactory
+"""Specialises an executable of this device for callers with memory of their own."""

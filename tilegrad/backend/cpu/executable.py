@@ -29,7 +29,6 @@ from .target import target
 from .task_table import TaskTable
 
 if TYPE_CHECKING:
-    from ...runtime.execution_context import ContextFactory
     from .device import CpuDevice
 
 MAX_BINDINGS = 256
@@ -70,12 +69,6 @@ class CpuExecutable(Executable):
         else:
             self._bindings.move_to_end(key)
         return runner
-
-    def contexts(self, sizes: Mapping[str, int] = {}) -> ContextFactory:
-        from .contexts import CpuContextFactory
-
-        binding = BoundExecutable(self.device, self.made, self.code, sizes)
-        return CpuContextFactory(binding, Repartitioner(binding, self))
 
     def _binding(self, key: tuple[int, ...]) -> BoundExecutable:
         return BoundExecutable(self.device, self.made, self.code, dict(zip(self.program.sizes, key, strict=True)))

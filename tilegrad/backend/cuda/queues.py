@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import RLock
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -134,3 +136,17 @@ class ThreadDevice(threading.local):
 
 
 here = ThreadDevice()
+
+
+@contextmanager
+def on_queue(queue: Queue) -> Iterator[None]:
+    """Run this thread's work on a queue within the block."""
+    before = here.queues.get(queue.device)
+    here.queues[queue.device] = queue
+    try:
+        yield
+    finally:
+        if before is None:
+            del here.queues[queue.device]
+        else:
+            here.queues[queue.device] = before
