@@ -25,7 +25,7 @@ from .elements import MemoryPart, element_access
 from .evaluation import drop_history, is_known
 from .handle import Handle, Surroundings, recorders, state
 from .layout import layout
-from .storage import Base, replaced
+from .storage import NEVER, Base, replaced
 
 MAX_COMPARED_BYTES = 1 << 26
 """Bytes of a snapshot up to which it is compared with the memory to be used again."""
@@ -116,7 +116,7 @@ def read_foreign(x: Handle, value: Value) -> Value:
     """Return the value that the next operation reads: a snapshot if foreign code may write to the tensor's memory."""
     whole = value if not x._moves else x.base().current()
     memory = whole.buffer
-    if memory is None or value.type.count == 0 or not is_foreign(memory):
+    if memory is None or value.type.count == 0 or not is_foreign(memory) or _is_just_read(x, value, memory):
         amend(value, is_held=True)
         return value
     last: ElementSnapshot | None = x._snapshot
@@ -133,6 +133,12 @@ def read_foreign(x: Handle, value: Value) -> Value:
     found = x._snapshot = ElementSnapshot(read, leaf, value, _part(x, read, base), _pending.operations)
     _pending.snapshots.append(found)
     return read
+
+
+def _is_just_read(x: Handle, value: Value, memory: DeviceBuffer) -> bool:
+    """Whether a value is a copy of few elements, made anew each time the value of a tensor is asked for."""
+    own = value.buffer
+    return own is not None and own is not memory and bool(x._moves) and x._seen == NEVER and not is_foreign(own)
 
 
 def _part(x: Handle, read: Value, base: Base) -> MemoryPart | None:
