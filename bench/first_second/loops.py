@@ -96,7 +96,7 @@ def truncated(torch: Any, session: Session) -> None:
     """Truncated back-propagation: the state goes on from batch to batch, its history does not."""
     nn, batches = torch.nn, 4 if session.small else 30
     cell, out = session.weights(nn.ModuleList([nn.RNNCell(16, 32), nn.Linear(32, 1)]))
-    optimizer = torch.optim.SGD([*cell.parameters(), *out.parameters()], lr=0.05)
+    optimizer = torch.optim.SGD([*cell.parameters(), *out.parameters()], lr=0.002)
     h = torch.zeros(4, 32)
     session.begin(batches)
     for _ in range(batches):

@@ -90,7 +90,7 @@ def _why_compiled(order: Sequence[Value], place: Device) -> str:
         return "TILEGRAD_USE puts kernels in the place of generated ones"
     if place.ready_kernels is None:
         return f"{place.name} has no first tier"
-    if any(extent.__class__ is not int for v in order for extent in v.type.shape):
+    if any(extent.__class__ is not int for shape in {v.type.shape for v in order} for extent in shape):
         return "sizes vary"
     return ""
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..ir.graph import Value
+from ..ir.graph import TensorType, Value
 from .node_groups import Key, edges_of, is_given, traits_of
 
 MIN_VALUES = 1024
@@ -34,6 +34,8 @@ class StructureSegment(NamedTuple):
     key: Key
     numbers: tuple[int, ...]
     """The number of each of its values in the whole structure; those that it reads are among them."""
+    views: tuple[int, ...]
+    """Those of its values that are views in earlier segments: they cost less to make again than to store."""
 
 
 def repeated_segments(key: Key, order: Sequence[Value]) -> list[StructureSegment]:
@@ -44,8 +46,12 @@ def repeated_segments(key: Key, order: Sequence[Value]) -> list[StructureSegment
     cuts = structure.cuts()
     if len(cuts) <= MIN_SHARED:
         return []
-    segments = [structure.segment(begin, end, order) for begin, end in pairwise(cuts)]
-    return segments if len({s.key for s in segments}) * MIN_SHARED <= len(segments) else []
+    known: dict[Key, Key] = {}
+    segments = []
+    for begin, end in pairwise(cuts):
+        found = structure.segment(begin, end, order)
+        segments.append(found._replace(key=known.setdefault(found.key, found.key)))
+    return segments if len(known) * MIN_SHARED <= len(segments) else []
 
 
 class _Edges:
@@ -58,6 +64,8 @@ class _Edges:
         self.inputs: list[tuple[int, ...]] = [() if g else edges_of(x) for g, x in zip(given, entries, strict=True)]
         self.computed = np.flatnonzero(~np.array(given))
         """Numbers of the values that are neither in memory nor numbers of the call."""
+        self.types: dict[TensorType, TensorType] = {}
+        """One of all equal types: they compare faster."""
         numbered: dict[type, int] = {}
         self.ops = np.array([numbered.setdefault(entries[n][0], len(numbered)) for n in self.computed], np.uint64)
         counts = np.array([len(x) for x in self.inputs])
@@ -120,6 +128,7 @@ class _Edges:
         key, inputs = self.key, self.inputs
         own: dict[int, int] = {}
         made: list[Any] = []
+        again: list[int] = []
 
         def add(number: int) -> None:
             entry = key[number]
@@ -136,9 +145,11 @@ class _Edges:
                         (x,) = inputs[x]
                     if x not in own:
                         own[x] = len(made)
-                        made.append(order[x].type)
+                        type = order[x].type
+                        made.append(self.types.setdefault(type, type))
                     for view in reversed(views):
+                        again.append(len(made))
                         add(view)
             add(number)
         kept = self.computed[begin:end][self.last[begin:end] >= end].tolist()
-        return StructureSegment((*made, tuple([own[n] for n in kept])), tuple(own))
+        return StructureSegment((*made, tuple([own[n] for n in kept])), tuple(own), tuple(again))

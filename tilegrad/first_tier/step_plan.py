@@ -41,8 +41,7 @@ class FirstTierPlan:
         found = _joined(segments, order, slot_of, place) if segments else _grouped(key, order, slot_of, place)
         self.wanted = tuple([slot_of[n] for n in key[-1]])
         self.slots = len(slot_of)
-        bytes: Any = [v.type.bytes for v in order]
-        bytes += [bytes[n] for n in slot_of[len(order) :]]
+        bytes = _bytes(found, order, slot_of)
         kept = frozenset((*self.given, *self.wanted))
         slots = [StepSlots(_unique(planned.sources), planned.roots) for planned in found]
         self.steps = _with_last_uses([found[n] for n in early_order(slots, bytes, kept)], self.wanted)
@@ -90,27 +89,35 @@ def _grouped(key: Key, order: Sequence[Value], slot_of: list[int], place: Device
 def _joined(
     segments: Sequence[StructureSegment], order: Sequence[Value], slot_of: list[int], place: Device
 ) -> list[PlannedStep]:
-    """Join the plans of segments; equal ones have one plan. A view that several of them store gets a slot in each: it
-    is added to `slot_of`.
+    """Join the plans of segments; equal ones have one plan. A view that is made again has a slot of its own, which is
+    added to `slot_of`.
     """
     found = []
-    stored = set[int]()
-    for segment in segments:
-        numbers = segment.numbers
-        plan = plan_of(segment.key, [order[n] for n in numbers], place, True)
+    plans: dict[int, FirstTierPlan] = {}
+    for key, numbers, views in segments:
+        plan = plans.get(id(key))
+        if plan is None:
+            plan = plans[id(key)] = plan_of(key, [order[n] for n in numbers], place, True)
         slots = [slot_of[n] for n in numbers]
+        for view in views:
+            slots[view] = len(slot_of)
+            slot_of.append(numbers[view])
         for step, sources, roots, _, _ in plan.steps:
-            for root in roots:
-                slots[root] = numbers[root]
-                if slots[root] in stored:
-                    slots[root] = len(slot_of)
-                    slot_of.append(numbers[root])
-                stored.add(slots[root])
-            own = tuple([slots[n] for n in roots])
-            place_of_code = order[numbers[roots[-1]]].location
-            found.append(PlannedStep(step, tuple([slots[n] for n in sources]), own, place_of_code))
-        for value, slot in zip(segment.key[-1], plan.wanted, strict=True):
+            read, made = tuple([slots[n] for n in sources]), tuple([slots[n] for n in roots])
+            found.append(PlannedStep(step, read, made, order[numbers[roots[-1]]].location))
+        for value, slot in zip(key[-1], plan.wanted, strict=True):
             slot_of[numbers[value]] = slots[slot]
+    return found
+
+
+def _bytes(steps: Sequence[PlannedStep], order: Sequence[Value], slot_of: Sequence[int]) -> list[int]:
+    """Return the bytes of the slots that steps read or write."""
+    found = [0] * len(slot_of)
+    for step in steps:
+        for slot in (*step.sources, *step.roots):
+            if not found[slot]:
+                bytes: Any = order[slot if slot < len(order) else slot_of[slot]].type.bytes
+                found[slot] = bytes
     return found
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from itertools import filterfalse
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -33,6 +34,17 @@ from ..transform.share import on_inputs
 from .handle import state, watching
 
 Key: TypeAlias = tuple[Any, ...]
+
+
+class StructureKey(tuple[Any, ...]):
+    """The key of a structure, hashed once: it is looked up again and again, and that of a long loop is large."""
+
+    hashed: int | None = None
+
+    def __hash__(self) -> int:
+        if self.hashed is None:
+            self.hashed = tuple.__hash__(self)
+        return self.hashed
 
 
 class Numbers(NamedTuple):
@@ -81,7 +93,8 @@ def _realize_on_one_device(wanted: list[Value]) -> None:
     kept = {} if choose is None else choose(order, wanted, leaves)
     if kept:
         numbered = {v: n for n, v in enumerate(order)}
-        key, wanted = (*key[:-1], (*key[-1], *[numbered[v] for v in kept])), [*wanted, *kept]
+        key = StructureKey((*key[:-1], (*key[-1], *[numbered[v] for v in kept])))
+        wanted = [*wanted, *kept]
     buffers: list[DeviceBuffer] = [v.buffer for v in leaves]
     known = part("lazy.known_programs", "known")
     found, compiled = None if known is None else known.find(key, numbers), None
@@ -224,6 +237,7 @@ def structure(wanted: Sequence[Value]) -> tuple[Key, list[Value], list[Value], l
     fixed: set[Value] = set(wanted)
     key: list[Any] = []
     stack = list(reversed(wanted))
+    is_numbered, number_of = number.__contains__, number.__getitem__
     while stack:
         value = stack[-1]
         if value in number:
@@ -241,7 +255,7 @@ def structure(wanted: Sequence[Value]) -> tuple[Key, list[Value], list[Value], l
             number[value] = len(number)
             continue
         inputs = own["inputs"]
-        waiting = [x for x in inputs if x not in number]
+        waiting = [*filterfalse(is_numbered, inputs)]
         if waiting:
             waiting.reverse()
             stack.extend(waiting)
@@ -253,13 +267,13 @@ def structure(wanted: Sequence[Value]) -> tuple[Key, list[Value], list[Value], l
             numbers[value] = len(key)
         elif numbers and type(value) not in MIXED:
             fixed.update(inputs)
-        key.append((type(value), value.attributes, *[number[x] for x in inputs]))
+        key.append((type(value), value.attributes, *map(number_of, inputs)))
         number[value] = len(number)
     loose = [v for v in numbers if v not in fixed]
     for v in loose:
         key[numbers[v]] = Fill, v.declared
     key.append(tuple([number[v] for v in wanted]))
-    return tuple(key), list(number), leaves, loose
+    return StructureKey(key), list(number), leaves, loose
 
 
 def _graph_of(key: Key, order: Sequence[Value], given: Sequence[Value]) -> Graph:

@@ -8,6 +8,13 @@ from typing import Any, ClassVar, NamedTuple
 
 from ..errors import ArgumentError, ShapeError
 from ..functions.creation import empty, zeros
+from ..ir.graph import Value
+from ..ir.location import current_location, working_for
+from ..lazy.handle import wrap
+from ..ops.activation import sigmoid
+from ..ops.arithmetic import Add, Mul, Sub
+from ..ops.movement import chunk
+from ..ops.trigonometric import tanh
 from ..tensor import Tensor
 from . import functional, init
 from .module import Module
@@ -44,19 +51,52 @@ def rnn_step(activation: Callable[[Tensor], Tensor]) -> Callable[[Tensor, State,
 
 def lstm_step(x: Tensor, state: State, w: Weights) -> State:
     hidden, cell = state
-    i, f, g, o = (x + hidden @ w.of_hidden.t()).chunk(4, -1)
-    cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
-    hidden = o.sigmoid() * cell.tanh()
+    gates = x + hidden @ w.of_hidden.t()
+    if _are_alike(gates, cell):
+        hidden, cell = _recorded(_lstm_states, gates, cell)
+    else:
+        i, f, g, o = gates.chunk(4, -1)
+        cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
+        hidden = o.sigmoid() * cell.tanh()
     return hidden if w.projection is None else hidden @ w.projection.t(), cell
 
 
 def gru_step(x: Tensor, state: State, w: Weights) -> State:
     (hidden,) = state
+    y = functional.linear(hidden, w.of_hidden, w.hidden_bias)
+    if _are_alike(x, y, hidden):
+        return _recorded(_gru_states, x, y, hidden)
     xr, xz, xn = x.chunk(3, -1)
-    hr, hz, hn = functional.linear(hidden, w.of_hidden, w.hidden_bias).chunk(3, -1)
+    hr, hz, hn = y.chunk(3, -1)
     update = (xz + hz).sigmoid()
     new = (xn + (xr + hr).sigmoid() * hn).tanh()
     return (new + update * (hidden - new),)
+
+
+def _are_alike(*tensors: Tensor) -> bool:
+    """Whether tensors are of one dtype and no views, so that their values may be combined without more."""
+    dtype = tensors[0]._value.type.dtype
+    return dtype.is_float and all(x._value.type.dtype is dtype and not x._moves and x._strides is None for x in tensors)
+
+
+def _recorded(states: Callable[..., tuple[Value, ...]], *tensors: Tensor) -> State:
+    """Record a step on values: its intermediate results need no tensors, which take longer to make than the values."""
+    return tuple([wrap(value) for value in states(*[x.value for x in tensors])])
+
+
+def _lstm_states(gates: Value, cell: Value) -> tuple[Value, Value]:
+    i, f, g, o = chunk(gates, 4, -1)
+    kept = Mul(sigmoid(f), cell)
+    cell = Add(kept, Mul(sigmoid(i), tanh(g)))
+    return Mul(sigmoid(o), tanh(cell)), cell
+
+
+def _gru_states(x: Value, y: Value, hidden: Value) -> tuple[Value]:
+    xr, xz, xn = chunk(x, 3, -1)
+    hr, hz, hn = chunk(y, 3, -1)
+    update = sigmoid(Add(xz, hz))
+    new = tanh(Add(xn, Mul(sigmoid(Add(xr, hr)), hn)))
+    return (Add(new, Mul(update, Sub(hidden, new))),)
 
 
 def two_states(hx: Any) -> State:
@@ -115,7 +155,8 @@ class RNNCellBase(Module):
             if tuple(s.shape) != shape:
                 raise ShapeError(f"{name}: a state of the shape {tuple(s.shape)}: it must be {shape}, as the input is")
         w = Weights(self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
-        return self._step(input_gates(input, w, self.joined), state, w)
+        with working_for(current_location()):  # looked for once, not for every operation
+            return self._step(input_gates(input, w, self.joined), state, w)
 
     def extra_repr(self) -> str:
         bias = "" if self.bias else ", bias=False"
