@@ -16,7 +16,8 @@ from ..errors import ArgumentError, DeviceError, DTypeError, ForeignError, Shape
 from ..ir.dtype import DType, int32
 from ..ir.graph import Input, TensorType, Value
 from ..ir.location import Location
-from ..lazy.evaluation import in_memory, is_recorded
+from ..lazy.bounded_recording import is_recorded
+from ..lazy.evaluation import in_memory
 from ..lazy.handle import Handle, handle_on, mode, wrap
 from ..lazy.layout import in_memory_order, is_dense, layout
 from ..ops.broadcasting import shown

@@ -21,7 +21,8 @@ from ..errors import ArgumentError, CompileError, DeviceError
 from ..ir.dtype import DType
 from ..ir.graph import TensorType
 from ..ir.location import Location, user_location
-from ..lazy.evaluation import compute, is_recorded
+from ..lazy.bounded_recording import is_recorded
+from ..lazy.evaluation import compute
 from ..lazy.handle import wrap
 from ..runtime.cache import key
 from ..runtime.device import Device, device

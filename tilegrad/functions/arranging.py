@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir.dtype import DType, int64
 from ..lazy.handle import Handle
-from ..lazy.layout import keeping_strides
+from ..lazy.kept_formats import keeping_strides
 from ..ops.broadcasting import broadcast_shapes as met
 from ..ops.broadcasting import normal_axis, shown
 from .creation import DeviceLike, arange, tensor

@@ -10,14 +10,8 @@ from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ..ir.dtype import int64
 from ..ir.graph import Value
 from ..lazy.handle import Handle, wrap
-from ..lazy.layout import (
-    contiguous_format,
-    in_channels_last,
-    keeping_format,
-    keeping_strides,
-    lay,
-    suggests_channels_last,
-)
+from ..lazy.kept_formats import keeping_format, keeping_strides
+from ..lazy.layout import contiguous_format, in_channels_last, lay, suggests_channels_last
 from ..ops import movement, windows
 from ..ops.broadcasting import broadcast_shapes, normal_axis
 from ..ops.cast import cast

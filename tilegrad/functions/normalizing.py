@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import ShapeError
 from ..ir.dtype import bfloat16, float16
-from ..lazy.layout import keeping_format, row_by_row
+from ..lazy.kept_formats import keeping_format
+from ..lazy.layout import row_by_row
 from ..ops.broadcasting import shown
 from .declared import publish
 

@@ -12,7 +12,8 @@ from ..ir.graph import Value
 from ..ir.size import Shape
 from ..lazy.evaluation import array_of, check_index, compute
 from ..lazy.handle import Handle, wrap
-from ..lazy.layout import in_order, keeping_strides, lay, row_by_row
+from ..lazy.kept_formats import keeping_strides
+from ..lazy.layout import in_order, lay, row_by_row
 from ..ops import control, selection, sorting
 from ..ops import indexing as ops
 from ..ops.base import require_one_device

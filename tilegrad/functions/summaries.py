@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ..ir.dtype import DType, bool_, float32, float64, int64
 from ..lazy.handle import Handle, wrap
-from ..lazy.layout import in_order, keeping_strides, lay, row_by_row
+from ..lazy.kept_formats import keeping_strides
+from ..lazy.layout import in_order, lay, row_by_row
 from ..ops import selection, sorting
 from ..ops.broadcasting import normal_axis, shown
 from ..ops.creation import positions

@@ -11,7 +11,7 @@ from ..ir.tile import Kernel, Name, TileParameter
 from ..ir.tile_access import Accesses, accesses
 from ..ir.tile_types import TileType
 from ..jitted.function import kernels
-from ..lazy.evaluation import is_recorded
+from ..lazy.bounded_recording import is_recorded
 from ..lazy.handle import Handle, mode
 from ..runtime.bounds import limit
 from ..runtime.device import device

@@ -10,7 +10,7 @@ from ..errors import CompileError, KernelError, KernelLaunchError
 from ..ir.program import Tiles
 from ..ir.size import Size
 from ..jitted.function import Jitted
-from ..lazy.evaluation import is_recorded
+from ..lazy.bounded_recording import is_recorded
 from ..lazy.handle import Handle
 from .flatten_arguments import map_tensors, tensors_in
 from .kernel import KernelFunction, Launchable

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 from weakref import ref
 
 from ..ir.graph import Input, Value, topological
@@ -93,6 +94,14 @@ def note_evaluation() -> None:
 def recorded_tensors() -> list[Handle]:
     """List the live tensors without gradient history that this thread has recorded, but for views."""
     return [x for found in recorded.tensors if (x := found()) is not None and not x._moves and not x._value.tracked]
+
+
+def is_recorded(given: Sequence[Any]) -> bool:
+    """Whether work on elements is deferred: a function is being traced, or a tensor depends on a placeholder."""
+    tensors = [x for x in given if isinstance(x, Handle)]
+    if state.trace is not None:
+        return bool(tensors)
+    return not is_known([v for x in tensors if (v := x.value).buffer is None])
 
 
 def compute_leaves(leaves: Iterable[Value]) -> None:

@@ -156,14 +156,6 @@ def is_known(values: Sequence[Value]) -> bool:
     return all(v.buffer is not None or not isinstance(v, Input) for v in reached)
 
 
-def is_recorded(given: Sequence[Any]) -> bool:
-    """Whether work on elements is deferred: a function is being traced, or a tensor depends on a placeholder."""
-    tensors = [x for x in given if isinstance(x, Handle)]
-    if state.trace is not None:
-        return bool(tensors)
-    return not is_known([v for x in tensors if (v := x.value).buffer is None])
-
-
 def drop_history(x: Handle) -> None:
     """Drop the history of a computed tensor if no gradient needs it."""
     value = x._value

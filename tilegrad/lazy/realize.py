@@ -39,12 +39,9 @@ Key: TypeAlias = tuple[Any, ...]
 class StructureKey(tuple[Any, ...]):
     """The key of a structure, hashed once: it is looked up again and again, and that of a long loop is large."""
 
-    hashed: int | None = None
-
     def __hash__(self) -> int:
-        if self.hashed is None:
-            self.hashed = tuple.__hash__(self)
-        return self.hashed
+        own = vars(self)
+        return own["hash"] if own else own.setdefault("hash", super().__hash__())  # type: ignore[no-any-return]
 
 
 class Numbers(NamedTuple):

@@ -10,7 +10,7 @@ from ...functions.declared import LARGEST
 from ...functions.promotion import kind_of
 from ...ir.graph import Value
 from ...ir.size import Dim
-from ...lazy.layout import keeping_format
+from ...lazy.kept_formats import keeping_format
 from ...ops.broadcasting import exact_quotient, lower_bound, shown
 from ...ops.movement import squeeze, unsqueeze
 

@@ -11,7 +11,7 @@ from ...functions.autocasting import in_float32
 from ...functions.creation import arange
 from ...jitted.function import tracing
 from ...lazy.evaluation import MAX_CHECKED_INDICES, array_of
-from ...lazy.layout import keeping_strides
+from ...lazy.kept_formats import keeping_strides
 from ...tensor import Tensor
 from .activations import logsigmoid
 from .distances import pairwise_distance

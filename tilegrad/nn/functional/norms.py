@@ -11,7 +11,8 @@ from ...functions.autocasting import in_float32
 from ...functions.joining import pad
 from ...ir.dtype import DType, float32
 from ...lazy.handle import wrap
-from ...lazy.layout import keeping_format, row_by_row
+from ...lazy.kept_formats import keeping_format
+from ...lazy.layout import row_by_row
 from ...ops.creation import size_number
 from ...tensor import Tensor
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from ...errors import ArgumentError, ShapeError
 from ...functions.joining import cat
 from ...functions.joining import pad as constant_pad
-from ...lazy.layout import keeping_format, row_by_row
+from ...lazy.kept_formats import keeping_format
+from ...lazy.layout import row_by_row
 from ...tensor import Tensor
 
 MODES = ("constant", "reflect", "replicate", "circular")

@@ -15,7 +15,8 @@ from ...functions.arithmetic import where
 from ...functions.creation import arange
 from ...ir.dtype import DType, float32, float64, uint8
 from ...ir.size import product
-from ...lazy.layout import keeping_format, row_by_row
+from ...lazy.kept_formats import keeping_format
+from ...lazy.layout import row_by_row
 from ...runtime.device import Device
 from ...tensor import Tensor
 
