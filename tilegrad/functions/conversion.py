@@ -168,7 +168,8 @@ def clone(self: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
 
 def item(self: Tensor) -> Any:
     """Return the only element as a Python number."""
-    if (self._numbers or self._region) and (number := part("lazy.at_once", "number_of")(self)) is not None:
+    at_once = part("lazy.at_once", "number_of") if self._numbers or self._value.buffer is not None else None
+    if at_once is not None and (number := at_once(self)) is not None:
         return number
     if self.value.type.count != 1:
         raise ArgumentError(

@@ -198,17 +198,18 @@ def _compute(x: Handle, base: Base) -> bool:
 
 
 def number_of(x: Handle) -> Any:
-    """Return the only element of a tensor as a number; None if it is not known, needs a gradient, or has others beside
-    it.
-    """
+    """Return the only element of a tensor without axes as a number; None if it is not known, or traced."""
     if state.trace is not None:
         return None
     numbers = present_numbers(x)
     if numbers is not None:
         return numbers[0] if len(numbers) == 1 else None
-    type = x._value.type
+    value = x._value if x._base is None else x.own_value()
+    type, memory = value.type, value.buffer
     access = element_access(type.dtype, type.device)
-    return None if access is None else operand_number(x, access)
+    if access is None or type.shape:
+        return None
+    return operand_number(x, access) if memory is None else access.space[memory.address // access.size]
 
 
 def present_numbers(x: Handle) -> tuple[Any, ...] | None:

@@ -73,15 +73,18 @@ class ElementSnapshot:
     def is_equal(self, memory: DeviceBuffer) -> bool:
         """Whether its elements are bit for bit those of the memory."""
         found = (self.leaf if self.part is None else self.value)()
-        if found is None or found.buffer is None or self.bytes > MAX_COMPARED_BYTES:
+        if found is None or found.buffer is None:
             return False
-        if self.part is None and self.bytes <= MAX_BYTES_COPIED_TO_COMPARE:
-            space = device(found.device).address_space(uint8)
-            if space is not None:
-                return _bytes(space, memory) == _bytes(space, found.buffer)
+        if self.part is None and memory.bytes <= MAX_BYTES_COPIED_TO_COMPARE:
+            access, then = element_access(uint8, found.type.device), found.buffer.address
+            if access is not None:
+                space, now, bytes = access.space, memory.address, memory.bytes
+                return space[now : now + bytes].tobytes() == space[then : then + bytes].tobytes()
+        if self.bytes > MAX_COMPARED_BYTES:
+            return False
         part = self.part or _whole(found)
-        now, then = _elements(found, part, memory), _elements(found, _whole(found), found.buffer)
-        return bool(np.array_equal(now, then))
+        held = _elements(found, _whole(found), found.buffer)
+        return bool(np.array_equal(_elements(found, part, memory), held))
 
 
 class PendingReads(threading.local):
@@ -150,11 +153,6 @@ def _part(x: Handle, read: Value, base: Base) -> MemoryPart | None:
     found, type, whole = layout(x), read.type, base.value.type
     offset: Any = found.offset
     return MemoryPart(type.shape, found.strides, offset) if type.bytes < whole.bytes else None  # type: ignore[operator]
-
-
-def _bytes(space: memoryview, memory: DeviceBuffer) -> bytes:
-    """Copy the bytes of memory."""
-    return space[memory.address : memory.address + memory.bytes].tobytes()
 
 
 def _whole(value: Value) -> MemoryPart:
