@@ -6,10 +6,13 @@ machine waits for what it needs.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from ....runtime import events
+from ....runtime.cache import key, shared, sources
 from ....runtime.index_faults import SYMBOL
 from ....runtime.singletons import lock
 from .. import objects
@@ -22,6 +25,8 @@ GROUPS = (
 """Functions that are compiled together."""
 MOVES = (("constant", "splat", "strided", "store_strided"), ("guarded", "merge", "gather", "offset"))
 """The same for functions that there are for each width of an element, in bits."""
+
+FOLDER = Path(__file__).parent
 
 _addresses: dict[str, int] = {}
 _linked: list[objects.LinkedCode] = []
@@ -51,19 +56,31 @@ def _link(name: str, bits: int, full: str) -> int:
         if full not in _addresses:
             group = next(group for group in (MOVES if bits else GROUPS) if name in group)
             names = [f"{each}_{bits}" if bits else each for each in group]
-            image = objects.cached_object(f"{names[0]} ..", _text(bits, names), objects.host(), optimise="inline")
-            code = objects.link([image], names, {SYMBOL: index_faults.address})
+            code = objects.link([_object(bits, names)], names, {SYMBOL: index_faults.address})
             _linked.append(code)
             _addresses.update(code.addresses)
         return _addresses[full]
 
 
+def _object(bits: int, names: list[str]) -> bytes:
+    """Compile functions to an object file; one in the disk cache is found without making their text."""
+    store, files = shared("objects"), [FOLDER / "blocks.ll", FOLDER / "elements.ll"]
+    made_from = [(status.st_size, status.st_mtime_ns) for status in map(os.stat, files)]
+    code = sources("backend/cpu", "ir", "runtime/target_model.py")
+    name = key("block functions", code, *made_from, *objects.host(), objects.version(), *names)
+    found = store.read(name)
+    if found is None:
+        with events.timed("compile", f"{names[0]} ..", "cpu"):
+            found = objects.compile_object(names[0], _text(bits, names), objects.host(), optimise="inline")
+        store.write(name, found)
+    return found
+
+
 def _text(bits: int, names: list[str]) -> str:
     """Return the functions with these names, and those that they need: the inliner drops what is private and unused."""
-    folder = Path(__file__).parent
-    text = (folder / "blocks.ll").read_text().replace("@RECORD", f"@{SYMBOL}")
+    text = (FOLDER / "blocks.ll").read_text().replace("@RECORD", f"@{SYMBOL}")
     if bits:
-        elements = (folder / "elements.ll").read_text()
+        elements = (FOLDER / "elements.ll").read_text()
         text += elements.replace("{bits}", str(bits)).replace("{bytes}", str(bits // 8))
     hidden = re.compile(rf"^define void @(?!(?:{'|'.join(names)})\()", re.MULTILINE)
     return hidden.sub("define private void @", text)
