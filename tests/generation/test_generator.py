@@ -178,8 +178,8 @@ def test_too_many_requests() -> None:
     with pytest.raises(OverloadedError, match="2 requests are waiting already") as problem:
         small.generate([1])
     assert problem.value.retry_after > 0
-    assert answers[1].result()
-    small.generate([1])
+    answers[1].cancel()
+    assert small.generate([1], max_new_tokens=1).result()  # in place of the cancelled one
     small.close()
     with pytest.raises(ArgumentError, match="closed"):
         small.generate([1])
@@ -244,6 +244,8 @@ def test_requests_that_are_refused(generator: TextGenerator) -> None:
         generator.generate([1], beams=2)
     with pytest.raises(ArgumentError, match="top_p is 0"):
         generator.submit([1], top_p=0)
+    with pytest.raises(ArgumentError, match=r"stop is \(3, 23\); the vocabulary has 23"):
+        generator.generate([1], stop=(3, 23))
 
 
 def test_prompts_of_other_types(generator: TextGenerator) -> None:

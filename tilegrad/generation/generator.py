@@ -87,6 +87,8 @@ class TextGenerator:
             if self._is_closed:
                 raise ArgumentError("the generator is closed")
             if len(self._waiting) >= self.max_waiting:
+                self._drop_ended()
+            if len(self._waiting) >= self.max_waiting:
                 raise OverloadedError(f"{len(self._waiting)} requests are waiting already: try again later")
             self._waiting.append(request)
             self._lock.notify_all()
@@ -101,6 +103,8 @@ class TextGenerator:
         chosen = Sampling(**settings)
         if chosen.seed is None:
             chosen = Sampling(**{**settings, "seed": int(randint(0, 1 << 31, (1,)).item())})
+        if any(n >= self.vocabulary for n in chosen.stop):
+            raise ArgumentError(f"stop is {chosen.stop}; the vocabulary has {self.vocabulary}")
         room = self.max_length - len(tokens)
         if room < 1:
             raise ArgumentError(f"the prompt has {len(tokens)} tokens; with an answer there may be {self.max_length}")
@@ -166,14 +170,21 @@ class TextGenerator:
 
     def _retire(self) -> None:
         """End requests that are cancelled or late, and give back the slots of those that are finished."""
-        for request in (*self._waiting, *self._running):
+        self._drop_ended()
+        for request in self._running:
             if request.reason is None and (reason := request.reason_to_end()) is not None:
                 request.finish(reason)
-        self._waiting = deque(r for r in self._waiting if r.reason is None)
         for request in [r for r in self._running if r.reason is not None]:
             self._running.remove(request)
             self._slots.release(self._slot(request))
             self._free.append(self._slot(request))
+
+    def _drop_ended(self) -> None:
+        """End requests that were cancelled or late while they waited."""
+        for request in self._waiting:
+            if (reason := request.reason_to_end()) is not None:
+                request.finish(reason)
+        self._waiting = deque(r for r in self._waiting if r.reason is None)
 
     def _admit(self) -> None:
         while self._free and self._waiting:
@@ -221,6 +232,14 @@ class TextGenerator:
                 self._thread.start()
 
     def _run(self) -> None:
+        try:
+            self._run_while_there_is_work()
+        finally:
+            with self._lock:
+                if self._thread is threading.current_thread():
+                    self._thread = None  # an error: those who wait compute for themselves
+
+    def _run_while_there_is_work(self) -> None:
         while True:
             with self._lock:
                 if not self._has_work() and not self._is_closed:
