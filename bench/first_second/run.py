@@ -135,6 +135,8 @@ def show(name: str, record: dict[str, Any]) -> None:
 def run(rows: Sequence[Row], settings: Settings, file: Path | None = None) -> dict[str, Any]:
     """The records of rows, with the machine, each written to a file as soon as there is one."""
     described = machine.describe() if not settings.small else {}
+    if any(row.gpu for row in rows):
+        described["gpu"] = _gpu()
     result: dict[str, Any] = {"date": time.strftime("%Y-%m-%d"), "rounds": settings.rounds, "machine": described}
     result["rows"] = {}
     for row in rows:
@@ -144,6 +146,12 @@ def run(rows: Sequence[Row], settings: Settings, file: Path | None = None) -> di
         if file is not None:
             keep(result, file)
     return result
+
+
+def _gpu() -> str:
+    """Name the first GPU and its driver."""
+    asked = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip().split("\n")[0]
 
 
 def keep(result: dict[str, Any], file: Path) -> None:
