@@ -18,6 +18,14 @@ from tilegrad.serve.repository import ModelFile, Repository
 from tilegrad.serve.tensor_data import ServedTensor
 
 FLOAT = np.dtype("float32")
+NETWORK = """tilegrad network 1
+tensors:
+  w: parameter float32[3, 4] = ones
+evaluate(x: float32[n, 4]) -> tensor:
+  y = linear(x, w)
+  return y
+"""
+"""A network that sums each row, three times."""
 WEIGHTS = np.arange(12, dtype=np.float32).reshape(4, 3) / 8
 
 

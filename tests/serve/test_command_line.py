@@ -9,21 +9,13 @@ from urllib.request import Request, urlopen
 import pytest
 
 import tilegrad as tg
-from tests.serve.models import encoded
+from tests.serve.models import NETWORK, encoded
 from tilegrad.__main__ import main, parser
 from tilegrad.serve.batching import BatchSettings
 from tilegrad.serve.command_line import model_files, server_of
 
 pytest.importorskip("uvicorn")
 pytest.importorskip("httptools")
-
-NETWORK = """tilegrad network 1
-tensors:
-  w: parameter float32[3, 4] = ones
-evaluate(x: float32[n, 4]) -> tensor:
-  y = linear(x, w)
-  return y
-"""
 
 
 @pytest.fixture
