@@ -50,7 +50,7 @@ def engine_of_file(path: Path, max_batch: int) -> Engine:
 
 def _engine(path: Path, max_batch: int) -> Engine:
     try:
-        return engine(path, max_batch=max_batch)
+        return engine(path, max_batch=max_batch, batches=[1 << n for n in range(max_batch.bit_length())])
     except ShapeError:  # the network was recorded for batches of one size
         return engine(path)
 
@@ -62,7 +62,7 @@ def network_of_engine(made: Engine, instances: int = 1) -> LoadedNetwork:
         tuple(map(served_tensor, made.outputs)),
         tuple(_caller(made) for _ in range(instances)),
     )
-    rows = {1, 2, made.max_batch or 1} if network.row_size is not None else {1}
+    rows = {1, *made.batches} if network.row_size is not None else {1}
     for call in network.inferencers:
         for count in sorted(rows):
             try:
