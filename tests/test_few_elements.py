@@ -101,6 +101,33 @@ def test_all_elementwise_ops_that_python_has_are_computed_at_once() -> None:
     assert [is_computed(y) for y in made] == [True] * len(made)
 
 
+def test_what_was_computed_is_not_recorded_again() -> None:
+    x, y = in_memory(-1.5, 2.0, 0.0), in_memory(3.0, -2.5, 0.5)
+    functions: list[Callable[[Any, Any], Any]] = [
+        lambda x, y: x.abs(), lambda x, y: tg.copysign(x, y), lambda x, y: tg.copysign(y, x), lambda x, y: x.ceil(),
+        lambda x, y: tg.maximum(x, y), lambda x, y: x.isnan(), lambda x, y: x.relu(), lambda x, y: x.floor(),
+        lambda x, y: tg.maximum(x.long(), y.long()), lambda x, y: x.long().abs(), lambda x, y: tg.copysign(x, 2.0),
+        lambda x, y: x.long() // y.ceil().long(), lambda x, y: tg.copysign(x[:2], y[1:]), lambda x, y: x.reciprocal(),
+    ]  # fmt: skip
+    for n, f in enumerate(functions):
+        with (
+            mock.patch.object(few, "computed", return_value=None),
+            mock.patch.object(few, "combined", return_value=None),
+        ):
+            recorded = f(x, y) if n < 10 else f(x + 0, y + 0)
+        found = [f(x, y), f(x, y), f(x * 1, y * 1)]
+        assert [z.tolist() for z in found] == [recorded.tolist()] * 3
+        assert [z.dtype for z in found] == [recorded.dtype] * 3
+    with mock.patch("tilegrad.functions.pointwise.elementwise", side_effect=AssertionError):
+        assert (x.abs().tolist(), tg.copysign(x, y).tolist()) == ([1.5, 2.0, 0.0], [1.5, -2.0, 0.0])
+    tracked = tg.tensor([-1.0, 2.0], requires_grad=True)
+    tracked.abs().sum().backward()
+    assert tracked.grad is not None
+    assert tracked.grad.tolist() == [-1, 1]
+    with pytest.raises(ZeroDivisionError):
+        x.long() // tg.tensor([1, 0, 1])
+
+
 def test_whoever_observes_programs_sees_all() -> None:
     x = in_memory(1.0, 2.0)
     with config.changed(tier="compiled"):

@@ -30,7 +30,8 @@ def unary(
     name = name or op.__name__
 
     def function(input: Tensor) -> Tensor:
-        return elementwise(op(promoted(input, name)), input)
+        made = few.computed_again(function, input) if function in computed_before else None
+        return elementwise(op(promoted(input, name)), input, by=function) if made is None else made
 
     return named(function, name, doc)
 
@@ -46,7 +47,8 @@ def binary(
     name = name or op.__name__
 
     def function(input: Operand, other: Operand) -> Tensor:
-        return elementwise(op(*promoted(input, other, name)), input, other)
+        made = few.computed_again(function, input, other) if function in computed_before else None
+        return elementwise(op(*promoted(input, other, name)), input, other, by=function) if made is None else made
 
     function.__annotations__ |= dict(zip(("input", "other"), takes.split(), strict=True))
     return named(function, name, doc)
@@ -62,18 +64,26 @@ class _AtOnce:
 
 
 few = _AtOnce()
+computed_before: set[Any] = set()
+"""Functions of tensors whose results have been computed at once."""
 
 
-def at_once_or_recorded(value: Value) -> Tensor:
+def at_once_or_recorded(value: Value, *operands: Any, by: Any = None) -> Tensor:
     """Make a tensor of a result: of few elements it is computed at once."""
-    made = few.computed(value)
-    return wrap(value) if made is None else made
+    made = few.computed(value, by, operands)
+    if made is None:
+        return wrap(value)
+    computed_before.add(by)
+    return made
 
 
-def elementwise(value: Value, *operands: Any) -> Tensor:
-    """Make a tensor of an elementwise result, with strides that follow from those of the operands."""
+def elementwise(value: Value, *operands: Any, by: Any = None) -> Tensor:
+    """Make a tensor of an elementwise result, with strides that follow from those of the operands; `by` is the function
+    that made it, if the operands decide what it computes.
+    """
     is_known = (given := value.inputs) and (given[0].buffer is not None or given[-1].buffer is not None)
-    return propagate_strides(at_once_or_recorded(value) if is_known else wrap(value), *operands)
+    made = at_once_or_recorded(value, *operands, by=by) if is_known else wrap(value)
+    return propagate_strides(made, *operands)
 
 
 def named(function: Callable[..., Tensor], name: str, doc: str) -> Callable[..., Tensor]:

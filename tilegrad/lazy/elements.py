@@ -152,6 +152,8 @@ class FewElements(NamedTuple):
     pack: Callable[..., bytes]
     unpack: Callable[[bytes], tuple[Any, ...]]
     """Write numbers as elements, and read them: together they round numbers to the dtype."""
+    functions: dict[Any, Any]
+    """The types of results, and Python functions, by function of tensors that has computed elements of this type."""
 
     def value(self, numbers: Sequence[Any]) -> Value:
         """Return a value in memory that has these numbers."""
@@ -191,7 +193,7 @@ def few_elements(dtype: DType, shape: tuple[Any, ...], name: str) -> FewElements
 
 def _few(access: ElementAccess, shape: tuple[int, ...]) -> FewElements:
     numbers = struct.Struct(f"={prod(shape)}{access.space.format}")
-    return FewElements(access, shape, prod(shape), access.space.format, numbers.pack, numbers.unpack)
+    return FewElements(access, shape, prod(shape), access.space.format, numbers.pack, numbers.unpack, {})
 
 
 class Region(NamedTuple):

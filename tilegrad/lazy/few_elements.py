@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from itertools import repeat
 from math import fsum
 from operator import add, eq, ge, gt, le, lt, mul, ne, sub, truediv
@@ -25,7 +26,7 @@ from ..runtime import events
 from .at_once import IN_PLACE, operand_number, present_numbers, region_of, write
 from .elements import MAX_COMBINED_ELEMENTS, MAX_FEW_ELEMENTS, FewElements, few_elements
 from .handle import Handle, result_class, state, watching
-from .python_functions import TRANSLATED, python_function, python_reduction
+from .python_functions import COMPUTED, python_function, python_reduction
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -79,7 +80,7 @@ def combined(fn: Callable[[Any, Any], Any], x: Any, y: Any) -> Tensor | None:
 
 def _combined(fn: Any, kind: FewElements, a: Iterable[Any], b: Iterable[Any]) -> Tensor | None:
     """Apply an operator to elements of one type."""
-    access, shape, _, _, pack, unpack = kind
+    access, shape, _, _, pack, unpack, _ = kind
     dtype, made = access.dtype, _new(result_class())
     if dtype is bool_ or (fn is truediv and not dtype.is_float):
         return None
@@ -152,15 +153,41 @@ def _tensor(kind: FewElements, numbers: tuple[Any, ...]) -> Tensor:
     return made  # type: ignore[no-any-return]
 
 
-def computed(value: Value) -> Tensor | None:
-    """Compute an elementwise op or a reduction that has just been recorded; None: it stays recorded."""
-    if value.tracked or (isinstance(value, Elementwise) and value.fn not in TRANSLATED):
+def computed(value: Value, by: Any = None, operands: Sequence[Any] = ()) -> Tensor | None:
+    """Compute an elementwise op or a reduction that has just been recorded; None: it stays recorded.
+
+    `by` is the function that recorded it, and has nothing to record the next time for operands of this type.
+    """
+    if value.tracked or getattr(value, "fn", None) not in COMPUTED:
         return None
     if state.trace is not None or is_observed():
         return None
-    most = MAX_FEW_ELEMENTS if isinstance(value, Reduction) else MAX_COMPUTED_ELEMENTS
+    most = MAX_COMPUTED_ELEMENTS if _is_elementwise(value.__class__) else MAX_FEW_ELEMENTS
     found = _elements_of(value, MAX_NESTED_OPS, most)
-    return None if found is None else _tensor(*found)
+    if found is None:
+        return None
+    if by is not None and isinstance(value, Elementwise) and len(operands) == len(value.inputs):
+        is_whole = all(isinstance(x, Handle) and x._value is v for x, v in zip(operands, value.inputs, strict=True))
+        kinds = [kind_of(x) for x in operands] if is_whole else [None]
+        if kinds[0] is not None and all(kind is kinds[0] for kind in kinds):
+            kinds[0].functions[by] = found[0], python_function(value)
+    return _tensor(*found)
+
+
+def computed_again(by: Any, x: Any, *others: Any) -> Tensor | None:
+    """Compute what a function has computed before, for operands of one type; None: it is to be recorded."""
+    kind = kind_of(x) if isinstance(x, Handle) else None
+    known = None if kind is None else kind.functions.get(by)
+    if kind is None or known is None or state.trace is not None or is_observed():
+        return None
+    given = [numbers_of(y, kind) for y in (x, *others)]
+    if None in given:
+        return None
+    made, function = known
+    try:
+        return _tensor(made, made.unpack(made.pack(*function(*given))))
+    except (ArithmeticError, ValueError, TypeError, struct.error):  # what Python refuses; integers that wrap around
+        return None
 
 
 def _elements_of(value: Value, nested: int, most: int) -> tuple[FewElements, tuple[Any, ...]] | None:
@@ -174,27 +201,38 @@ def _elements_of(value: Value, nested: int, most: int) -> tuple[FewElements, tup
         return kind, tuple(kind.access.space[start : start + kind.elements].tolist())
     if value.__class__ is Fill:
         return kind, (kind.access.rounded(value.value),) * kind.elements
-    if not nested or not isinstance(value, (Elementwise, Reduction, Reshape)):
+    function = _function_of(value) if nested else None
+    if function is None:
         return None
-    given = [_elements_of(x, nested - 1, most) for x in value.inputs]
-    operands = [found[1] for found in given if found is not None]
-    return (kind, made) if len(operands) == len(given) and (made := _results(value, kind, operands)) else None
-
-
-def _results(value: Value, kind: FewElements, operands: list[tuple[Any, ...]]) -> tuple[Any, ...] | None:
-    """Return the elements of an op, computed from those of its inputs."""
-    if isinstance(value, Elementwise):
-        function = python_function(value)
-        same = [x.type.shape == value.type.shape for x in value.inputs]
-        if not all(whole or len(numbers) == 1 for whole, numbers in zip(same, operands, strict=True)):
+    operands: list[Any] = []
+    for x in value.inputs:
+        found = _elements_of(x, nested - 1, most)
+        if found is None:
             return None
-        given: list[Any] = [x if whole else repeat(x[0]) for whole, x in zip(same, operands, strict=True)]
-    else:
-        function, given = python_reduction(value) if isinstance(value, Reduction) else list, list(operands)
+        numbers = found[1]
+        is_repeated = x.type.shape != type.shape and _is_elementwise(value.__class__)
+        if is_repeated and len(numbers) > 1:
+            return None
+        operands.append(repeat(numbers[0]) if is_repeated else numbers)
     try:
-        return None if function is None else kind.unpack(kind.pack(*function(*given)))
+        return kind, kind.unpack(kind.pack(*function(*operands)))
     except (ArithmeticError, ValueError, TypeError, struct.error):  # what Python refuses; integers that wrap around
         return None
+
+
+def _function_of(value: Any) -> Callable[..., Any] | None:
+    """Return the function that computes the elements of an op from those of its inputs; None if Python has none."""
+    if _is_elementwise(value.__class__):
+        return python_function(value)
+    if isinstance(value, Reduction):
+        return python_reduction(value)
+    return list if isinstance(value, Reshape) else None
+
+
+@cache
+def _is_elementwise(op: type[Value]) -> bool:
+    """Whether a class is that of an elementwise op: asking an abstract class takes longer."""
+    return issubclass(op, Elementwise)
 
 
 # --- operands ----------------------------------------------------------------------------------

@@ -183,6 +183,8 @@ REDUCTIONS: dict[str, Callable[[list[Any]], Any]] = {
     "bitand": all, "bitor": any,
 }  # fmt: skip
 """Reductions whose results do not depend on the order of the elements."""
+COMPUTED = TRANSLATED | REDUCTIONS.keys()
+"""Functions of ops that may be computed."""
 
 
 def python_reduction(value: Reduction) -> Elementary | None:
