@@ -150,6 +150,22 @@ def test_memory_is_released_as_without_segments(monkeypatch: pytest.MonkeyPatch)
     assert peaks[1] <= peaks[2]  # the first one makes the steps
 
 
+def test_calls_of_operators_with_several_results_are_made_once() -> None:
+    calls = []
+
+    @tg.op("tests::counted(x: F[n]) -> (values: F[n], places: int64[n])", arrays=True)
+    def counted(x: Any) -> Any:
+        calls.append(x)
+        return np.sort(x), np.argsort(x)
+
+    x, total = normal(20) * 1, tg.zeros(20, dtype=tg.int64)
+    for _ in range(STEPS):
+        x, places = counted((x * 0.5).sin())
+        total = total + places * 2
+    tg.compute(x, total)
+    assert len(calls) == STEPS
+
+
 def test_what_does_not_repeat_is_not_cut() -> None:
     x = normal(6) * 1
     ops: list[Callable[[Any], Any]] = [tg.sin, tg.exp, tg.cos, tg.tanh, tg.abs, tg.sqrt, tg.relu, lambda y: y.cumsum(0)]

@@ -40,8 +40,8 @@ class StructureSegment(NamedTuple):
 
 def repeated_segments(key: Key, order: Sequence[Value]) -> list[StructureSegment]:
     """Cut a structure into segments most of which are equal; none if its values do not repeat."""
-    if len(order) < MIN_VALUES:
-        return []
+    if len(order) < MIN_VALUES or any(op.external or op.user_defined for op in {type(v) for v in order}):
+        return []  # the outputs of one call stay together
     structure = _Edges(key)
     cuts = structure.cuts()
     if len(cuts) <= MIN_SHARED:
