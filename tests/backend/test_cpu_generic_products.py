@@ -13,6 +13,7 @@ import pytest
 from tilegrad.backend.cpu import objects
 from tilegrad.backend.cpu.generic_products import GenericProduct, code, generic_product
 from tilegrad.backend.cpu.generic_products.blocking import grouped
+from tilegrad.backend.cpu.generic_products.description import DOTS, PACKED, ROWS
 from tilegrad.backend.cpu.generic_products.generate import product_ir
 from tilegrad.backend.cpu.generic_products.product import StridedOperand
 from tilegrad.backend.cpu.memory import address_of
@@ -260,7 +261,7 @@ def test_narrow_vectors(vectors: str, dtype: DType) -> None:
         pytest.skip("this processor has no such vectors")
     kept = objects.permitted_features(features, vectors)
     flags = ",".join(f"{'+' if present else '-'}{name}" for name, present in kept.items())
-    made = code.compiled_products(dtype, machine, objects.HostProcessor(objects.host().triple, level, flags))
+    made = code.product_code_for(dtype, machine, objects.HostProcessor(objects.host().triple, level, flags))
     for seed, (m, k, n) in enumerate([(1, 40, 37), (5, 70, 19), (33, 300, 70), (3, 2100, 9)]):
         for layout_x, layout_y in cartesian(["", "transposed", "sliced"], repeat=2):
             x, y = laid_out(random((m, k), dtype, seed), layout_x), laid_out(random((k, n), dtype, seed + 9), layout_y)
@@ -270,10 +271,11 @@ def test_narrow_vectors(vectors: str, dtype: DType) -> None:
 
 
 def test_nothing_is_compiled_for_a_shape() -> None:
-    code.product_code(float32)
-    before = code.product_code.cache_info().misses
+    for method in (PACKED, DOTS, ROWS):
+        code.product_code(float32).method(method)
+    before = code.method_code.cache_info().misses
     test_strides(("", "sliced", ""))
-    assert code.product_code.cache_info().misses == before
+    assert code.method_code.cache_info().misses == before
 
 
 @pytest.mark.parametrize(
@@ -283,5 +285,5 @@ def test_blocks_leave_registers_for_operands(machine: Target) -> None:
     format = code.ElementFormat(float32, float32, machine)
     shape = code.block_shape(machine, format)
     assert shape.rows * shape.vectors + shape.vectors + 1 <= machine.registers
-    text = product_ir(format)
+    text = product_ir(format, PACKED)
     assert f"@block_{shape.rows}_{shape.vectors}(" in text

@@ -28,44 +28,58 @@ def accumulated_dtype(dtype: DType) -> DType:
     return int64 if dtype.bits == 64 else int32
 
 
-class ProductCode(NamedTuple):
-    """The linked code of a dtype, and the programs that run it: on all threads, or on that of the caller."""
+class MethodCode(NamedTuple):
+    """The linked code of a method, and the programs that run it: on all threads, or on that of the caller."""
 
     linked: objects.LinkedCode
-    format: ElementFormat
-    shape: BlockShape
-    cached_rows: int
-    threads: int
     together: TaskTable
     alone: TaskTable
 
 
+class ProductCode(NamedTuple):
+    """What the code of a dtype needs to know of a processor; each method is compiled when it is first needed."""
+
+    format: ElementFormat
+    shape: BlockShape
+    cached_rows: int
+    threads: int
+    host: objects.HostProcessor
+
+    def method(self, method: int) -> MethodCode:
+        return method_code(self.format.dtype, self.format.target, self.host, method)
+
+
 @cache
 def product_code(dtype: DType) -> ProductCode:
-    """Compile the code of a dtype for this machine, or read it from the disk cache, and link it."""
-    return compiled_products(dtype, target(), objects.host())
+    """Return the code of a dtype for this machine."""
+    return product_code_for(dtype, target(), objects.host())
 
 
-def compiled_products(dtype: DType, machine: Target, host: objects.HostProcessor) -> ProductCode:
-    """Compile and link the code of a dtype for a processor."""
-    linked = objects.link([_object(dtype, machine, host)], ENTRIES)
+def product_code_for(dtype: DType, machine: Target, host: objects.HostProcessor) -> ProductCode:
+    """Return the code of a dtype for a processor."""
     format = ElementFormat(dtype, accumulated_dtype(dtype), machine)
-    shape, threads = block_shape(machine, format), native.team().threads
-    together, alone = _table(linked, ENTRIES[:3], threads), _table(linked, ENTRIES[3:], 1)
-    return ProductCode(linked, format, shape, cached_rows(shape, format, machine), threads, together, alone)
+    shape = block_shape(machine, format)
+    return ProductCode(format, shape, cached_rows(shape, format, machine), native.team().threads, host)
 
 
-def _object(dtype: DType, machine: Target, host: objects.HostProcessor) -> bytes:
-    """Return the object file of a dtype; one in the disk cache is found without generating IR."""
-    store = shared("objects")
-    name = key("products", sources("backend/cpu", "ir"), *host, *machine, objects.version(), dtype.name)
+@cache
+def method_code(dtype: DType, machine: Target, host: objects.HostProcessor, method: int) -> MethodCode:
+    """Compile and link a method for a processor, or read it from the disk cache and link it."""
+    linked, threads = objects.link([_object(dtype, machine, host, method)], ENTRIES), native.team().threads
+    return MethodCode(linked, _table(linked, ENTRIES[:3], threads), _table(linked, ENTRIES[3:], 1))
+
+
+def _object(dtype: DType, machine: Target, host: objects.HostProcessor, method: int) -> bytes:
+    """Return the object file of a method; one in the disk cache is found without generating IR."""
+    store, code = shared("objects"), sources("backend/cpu", "ir", "runtime/target_model.py")
+    name = key("products", code, *host, *machine, objects.version(), dtype.name, method)
     found = store.read(name)
     if found is None:
         with events.timed("compile", f"products of {dtype}", "cpu"):
             from .generate import product_ir  # loads the emitters of kernels
 
             format = ElementFormat(dtype, accumulated_dtype(dtype), machine)
-            found = objects.compile_object(f"products of {dtype}", product_ir(format), host)
+            found = objects.compile_object(f"products of {dtype}", product_ir(format, method), host)
         store.write(name, found)
     return found
 

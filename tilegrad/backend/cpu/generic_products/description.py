@@ -29,6 +29,8 @@ last two rows are places in the memory of a thread, in bytes.
 """
 PACKED, DOTS, ROWS = range(3)
 """Methods: of packed panels; of contiguous rows of both operands; of few rows by contiguous columns."""
+METHODS = ("packed", "dots", "rows")
+"""Names of the methods, and of the functions that run a task by them."""
 ROW_BLOCKS = ((1, 2), (1, 4), (1, 8), (2, 8), (4, 4))
 """Rows and vectors of blocks whose right operand is not packed."""
 MAX_DOT_COLUMNS = 8

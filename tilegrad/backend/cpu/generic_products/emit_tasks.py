@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import vectors
 from ..emit import I64, PTR, LlvmValue, Type, constant
 from ..native import WORD_BYTES
-from .description import DOTS, MAX_DEPTH, ROW_BLOCKS, ROWS, WORDS, BlockShape
+from .description import MAX_DEPTH, METHODS, ROW_BLOCKS, ROWS, WORDS, BlockShape
 from .element_format import ElementFormat
 from .emit_blocks import choose, dot_blocks
 from .function_builder import FunctionBuilder
@@ -183,8 +183,8 @@ def tables_function(format: ElementFormat, shape: BlockShape) -> FunctionBuilder
     return f
 
 
-def task_function(format: ElementFormat, shape: BlockShape) -> FunctionBuilder:
-    """Emit `task`: the sums of one task, into a tile."""
+def task_function(format: ElementFormat, shape: BlockShape, method: int) -> FunctionBuilder:
+    """Emit `task`: the sums of one task, into a tile, by a method."""
     f = TaskBuilder("task", [*TASK, ("task", I64)])
     f.described, left, right, memory, tile, task = f.arguments
     block = _Block(f, task)
@@ -193,9 +193,7 @@ def task_function(format: ElementFormat, shape: BlockShape) -> FunctionBuilder:
     y = f.offset(right, stored, block.batch_offset(f, RIGHT, "right_first", memory))
     start = f.times(block.split, f.word("split_depth"))
     depth = f.remaining(f.word("depth"), start, f.word("split_depth"))
-    arguments = (f.described, x, y, memory, tile, block.rows, block.columns, start, depth)
-    method = f.word("method")
-    choose(f, [0, DOTS, ROWS], method, lambda n: f.run(("packed", "dots", "rows")[n], *arguments))
+    f.run(METHODS[method], f.described, x, y, memory, tile, block.rows, block.columns, start, depth)
     return f
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .description import ROW_BLOCKS, block_shape
+from .description import DOTS, METHODS, ROW_BLOCKS, ROWS, BlockShape, block_shape
 from .element_format import ElementFormat
 from .emit_blocks import (
     block_function,
@@ -29,21 +29,27 @@ from .emit_tasks import (
 from .function_builder import FunctionBuilder
 
 
-def product_ir(format: ElementFormat) -> str:
-    """Generate the LLVM module of an element format."""
-    shape = block_shape(format.target, format)
-    functions: list[FunctionBuilder] = [offsets_function(), runs_function()]
-    functions += [pack_function(format), packed_copies(format), packed_transposed(format), packed_elements(format)]
-    functions += [
-        block_function(format, shape, rows, vectors)
-        for rows in shape.row_variants
-        for vectors in range(1, shape.vectors + 1)
+def _functions_of(method: int, format: ElementFormat, shape: BlockShape) -> list[FunctionBuilder]:
+    """Emit the functions that one method needs."""
+    if method == DOTS:
+        return [*[dots_function(format, shape, *block) for block in dot_blocks(shape)], dots_task(format, shape)]
+    if method == ROWS:
+        blocks = [(*block, masked) for block in ROW_BLOCKS for masked in row_masks(format)]
+        return [*[rows_function(format, shape, *block) for block in blocks], rows_task(format, shape)]
+    sizes = [(rows, vectors) for rows in shape.row_variants for vectors in range(1, shape.vectors + 1)]
+    return [
+        *[pack_function(format), packed_copies(format), packed_transposed(format), packed_elements(format)],
+        *[block_function(format, shape, *size) for size in sizes],
+        *[blocks_function(format, shape), packed_function(format, shape)],
     ]
-    functions += [dots_function(format, shape, *block) for block in dot_blocks(shape)]
-    functions += [rows_function(format, shape, *block, masked) for block in ROW_BLOCKS for masked in row_masks(format)]
-    functions += [blocks_function(format, shape), padding_function(format), task_function(format, shape)]
-    functions += [packed_function(format, shape), dots_task(format, shape), rows_task(format, shape)]
-    functions += [tables_function(format, shape), store_function(format, shape)]
+
+
+def product_ir(format: ElementFormat, method: int) -> str:
+    """Generate the LLVM module of an element format and a method."""
+    shape = block_shape(format.target, format)
+    functions: list[FunctionBuilder] = [offsets_function(), runs_function(), padding_function(format)]
+    functions += _functions_of(method, format, shape)
+    functions += [task_function(format, shape, method), tables_function(format, shape), store_function(format, shape)]
     entries = [prepare_function(format), multiply_function(format), finish_function(format), alone_function()]
     declared: dict[str, str] = {}
     for f in (*functions, *entries):
@@ -51,4 +57,6 @@ def product_ir(format: ElementFormat) -> str:
     bits = format.target.vector_bytes * 8
     attributes = f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}'
     texts = [f.text() for f in functions] + [f.text("dso_local") for f in entries]
-    return "\n".join([f"; products of {format.dtype}", *declared.values(), *texts, attributes, ""])
+    return "\n".join(
+        [f"; products of {format.dtype}, by {METHODS[method]}", *declared.values(), *texts, attributes, ""]
+    )

@@ -32,7 +32,6 @@ class GenericProduct:
     """
 
     def __init__(self, code: ProductCode, groups: Groups) -> None:
-        self.code = code
         plan = choose_blocks(groups, code)
         self.is_empty = groups.batch_count * groups.rows * groups.columns == 0
         self.is_swapped = groups.is_swapped
@@ -44,7 +43,8 @@ class GenericProduct:
         self.words = native.AlignedWords(len(words))
         self.words.view[:] = words
         self._address = self.words.address
-        self._run = code.together.run if self.threads > 1 else code.alone.run
+        self.code = code.method(plan.numbers["method"])  # stays mapped as long as it may run
+        self._run = self.code.together.run if self.threads > 1 else self.code.alone.run
 
     def run(self, x: int, y: int, out: int, scratch: int) -> None:
         """Compute the product of operands at two addresses; `scratch` is the address of memory for its own use."""
