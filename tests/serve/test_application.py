@@ -18,6 +18,7 @@ from tests.serve.models import (
     request,
 )
 from tilegrad.config import VERSION
+from tilegrad.errors import ShapeError
 from tilegrad.serve.application import Application, ClientDisconnected
 from tilegrad.serve.batching import BatchSettings
 from tilegrad.serve.limits import RequestLimits
@@ -143,6 +144,19 @@ def test_a_request_that_fails_fails_alone(app: Application) -> None:
 
     assert asyncio.run(run()) == [200, 200, 200, 500, 200, 200, 200, 200]
     assert app.repository.find("net").metrics.batch_rows.counts[3] == 1, "they ran together"
+
+
+def test_what_a_model_refuses_is_the_fault_of_the_request() -> None:
+    def choosy(x: np.ndarray) -> list[np.ndarray]:
+        if (x > 7).any():
+            raise ShapeError("the table has 7 rows")
+        return linear(x)
+
+    app = application({"net": network(choosy)})
+    reply = ask(app, "POST", INFER, encoded(request([[8, 1, 1, 1]])))
+    assert reply.status == 400
+    assert reply.json["error"].endswith("the table has 7 rows")
+    assert ask(app, "POST", INFER, BODY).status == 200
 
 
 def test_rows_that_depend_on_others_are_not_put_together() -> None:

@@ -6,6 +6,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.serve.models import application, ask, encoded, linear, network, request, two_inputs
 from tilegrad.serve.application import Application
@@ -15,6 +17,8 @@ from tilegrad.serve.protocol import MAX_KNOWN_BODIES, MAX_KNOWN_BYTES, BinaryLay
 from tilegrad.serve.tensor_data import DATATYPES, ServedTensor
 
 INFER = "/v2/models/net/infer"
+WORDS = ("name", "shape", "datatype", "data", "inputs", "outputs", "parameters", "binary_data_size", "id", "timeout")
+LENGTHS = st.sampled_from(["0", "1", "50", "130", "200"])
 ROWS = np.arange(8, dtype=np.float32).reshape(2, 4)
 EXPECTED = linear(ROWS)[0]
 
@@ -364,3 +368,33 @@ def test_a_truth_is_checked_in_known_bodies_too() -> None:
         body, length = binary({"inputs": entries}, bytes(8), bytes([byte]))
         reply = ask(app, "POST", "/v2/models/two/infer", body, inference_header_content_length=length)
         assert reply.status == status
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_whatever_json_says_is_answered(app: Application, data: st.DataObject) -> None:
+    content = json.loads(GOOD)
+    at: Any = content
+    for _ in range(data.draw(st.integers(0, 5))):
+        inner = [x for x in (at.values() if isinstance(at, dict) else at) if isinstance(x, dict | list) and x]
+        if inner:
+            at = data.draw(st.sampled_from(inner))
+    key = data.draw(st.sampled_from([*at] if isinstance(at, dict) else range(len(at))))
+    at[key] = data.draw(JSON)
+    if isinstance(at, dict):
+        at[data.draw(st.sampled_from(WORDS))] = data.draw(JSON)
+    reply = ask(app, "POST", INFER, encoded(content), inference_header_content_length=data.draw(LENGTHS))
+    assert reply.status in (200, 400, 422), reply.body
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=200), st.integers(0, 200))
+def test_whatever_bytes_say_is_answered(app: Application, body: bytes, length: int) -> None:
+    assert ask(app, "POST", INFER, body, inference_header_content_length=str(length)).status in (200, 400, 422)

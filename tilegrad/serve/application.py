@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from ..config import VERSION
+from ..errors import ArgumentError, DTypeError, IndexRangeError, ShapeError
 from .faults import RequestFault, refused
 from .limits import ByteBudget, RequestLimits, header_number
 from .logs import EventLog
@@ -196,6 +197,10 @@ class Application:
             results = await self._run(model, request, deadline, receive)
         except (RequestFault, ClientDisconnected):
             raise
+        except (ShapeError, DTypeError, IndexRangeError, ArgumentError) as problem:
+            raise refused(
+                f"the model refuses its inputs: {problem.args[0] if problem.args else problem}"[:500]
+            ) from None
         except Exception as problem:
             self.log.event("model failed", model=model.name, version=model.version, problem=repr(problem)[:1000])
             raise RequestFault(500, f"the model failed: {type(problem).__name__}: {problem}"[:500]) from None

@@ -45,7 +45,7 @@ function bars(bounds, counts, label, written) {
     const bound = first + n < bounds.length ? written(bounds[first + n]) : `> ${written(bounds[bounds.length - 1])}`;
     root.append(svg("rect", { class: "bar", x: n * width + 1, y: HEIGHT - FOOT - height, width: Math.max(1, width - 2), height },
       svg("title", {}, `up to ${bound}: ${count.toLocaleString("en")} (${percent(count / Math.max(1, total))})`)));
-    if (picked.length < 9 || n % 2 === 0) root.append(svg("text", { x: n * width + width, y: HEIGHT - 10, "text-anchor": "end" }, bound));
+    if (picked.length < 9 || n % 2 === 1) root.append(svg("text", { x: n * width + width, y: HEIGHT - 10, "text-anchor": "end" }, bound));
   });
   return root;
 }
