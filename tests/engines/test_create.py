@@ -10,7 +10,7 @@ import pytest
 import tilegrad as tg
 from tests.engines.networks import NETWORKS, expected, network
 from tilegrad import nn
-from tilegrad.errors import TilegradError
+from tilegrad.errors import ShapeError, TilegradError
 from tilegrad.tree import flatten
 
 
@@ -39,6 +39,15 @@ def test_engines_compute_what_the_network_computes(name: str, source: str, tmp_p
         for found in (infer(*args), infer(**dict(zip(names, args, strict=True)))):
             for have, wanted in zip(flatten(found)[0], expected(model, args), strict=True):
                 np.testing.assert_allclose(have, wanted, 1e-4, 1e-5)
+
+
+def test_errors_name_the_layer_and_both_shapes() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Sequential(nn.Flatten(), nn.Linear(8 * 36, 5))).eval()
+    with pytest.raises(ShapeError, match=r"layer '0' \(Conv2d\): .*\(n, 1, 8, 8\).*\(8, 3, 3, 3\)"):
+        tg.engine(model, tg.ones(4, 1, 8, 8), max_batch=8)
+    with pytest.raises(ShapeError, match=r"layer '2.1' \(Linear\): .*\(n, 392\).*\(5, 288\)"):
+        tg.engine(model, shapes=[("n", 3, 9, 9)])
+    assert not model.training
 
 
 BAD: list[tuple[str, Callable[[nn.Module], Any], str]] = [

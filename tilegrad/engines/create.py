@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from ..functions.creation import tensor, zeros
 from ..ir.dtype import DType, float32
 from ..ir.size import Size
@@ -89,8 +89,25 @@ def _recorded(model: Module, example: Any, max_batch: int | None, shapes: Any) -
             return export(model, (), kwargs=arguments, dynamic=dynamic).eval()
         args = tuple(example) if isinstance(example, tuple | list) else (example,)
         return export(model, args, dynamic=_batch_axes(model, args) if max_batch is not None else None).eval()
+    except (ShapeError, DTypeError) as problem:
+        name = _layer_of(problem, model)
+        if not name:
+            raise
+        raise type(problem)(f"layer {name}: {problem.args[0]}") from None
     finally:
         model.train(mode)
+
+
+def _layer_of(problem: BaseException, model: Module) -> str:
+    """Name the innermost layer whose `forward` raised an error, with its class."""
+    names = {id(module): name for name, module in model.named_modules()}
+    found, step = "", problem.__traceback__
+    while step is not None:
+        layer = step.tb_frame.f_locals.get("self")
+        if step.tb_frame.f_code.co_name == "forward" and names.get(id(layer)):
+            found = f"{names[id(layer)]!r} ({type(layer).__name__})"
+        step = step.tb_next
+    return found
 
 
 def _declared(model: Module, shapes: Any, known: Mapping[str, Any]) -> dict[str, tuple[DType, Shape]]:

@@ -14,7 +14,9 @@ class CallerStream:
     """The stream of one caller; what callers do runs concurrently."""
 
     def __init__(self, device: CudaDevice) -> None:
-        self.queue = device.new_queue()
+        device.start()
+        with device.entered():
+            self.queue = device.new_queue()
 
     def entered(self) -> AbstractContextManager[None]:
         """Run this thread's work on the stream within a block."""
