@@ -7,6 +7,7 @@ python -m bench.engines                 all networks
 python -m bench.engines lenet:1 lstm    these
 """
 
+import importlib
 import json
 import os
 import signal
@@ -34,77 +35,85 @@ WARM_CALLS = 6
 CALLERS = 2
 
 
-class Residual(nn.Module):
+def residual(nn: Any, channels: int, filters: int, stride: int) -> Any:
     """A block of ResNet-18."""
 
-    def __init__(self, channels: int, filters: int, stride: int) -> None:
-        super().__init__()
-        self.first = nn.Conv2d(channels, filters, 3, stride, 1, bias=False)
-        self.first_norm, self.second_norm = nn.BatchNorm2d(filters), nn.BatchNorm2d(filters)
-        self.second = nn.Conv2d(filters, filters, 3, 1, 1, bias=False)
-        self.shortcut = nn.Identity()
-        if stride > 1 or channels != filters:
-            projection = nn.Conv2d(channels, filters, 1, stride, bias=False)
-            self.shortcut = nn.Sequential(projection, nn.BatchNorm2d(filters))
+    class Residual(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Conv2d(channels, filters, 3, stride, 1, bias=False)
+            self.first_norm, self.second_norm = nn.BatchNorm2d(filters), nn.BatchNorm2d(filters)
+            self.second = nn.Conv2d(filters, filters, 3, 1, 1, bias=False)
+            self.shortcut = nn.Identity()
+            if stride > 1 or channels != filters:
+                projection = nn.Conv2d(channels, filters, 1, stride, bias=False)
+                self.shortcut = nn.Sequential(projection, nn.BatchNorm2d(filters))
 
-    def forward(self, x: Any) -> Any:
-        y = self.first_norm(self.first(x)).relu()
-        return (self.second_norm(self.second(y)) + self.shortcut(x)).relu()
+        def forward(self, x: Any) -> Any:
+            y = self.first_norm(self.first(x)).relu()
+            return (self.second_norm(self.second(y)) + self.shortcut(x)).relu()
+
+    return Residual()
 
 
-def resnet18() -> Any:
+def resnet18(nn: Any) -> Any:
     blocks, channels = [], 64
     for filters in (64, 128, 256, 512):
-        blocks += [Residual(channels, filters, 2 if filters > channels else 1), Residual(filters, filters, 1)]
+        blocks += [residual(nn, channels, filters, 2 if filters > channels else 1), residual(nn, filters, filters, 1)]
         channels = filters
     stem = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
     return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
 
 
-class Separable(nn.Module):
+def separable(nn: Any, channels: int, filters: int, stride: int) -> Any:
     """An inverted residual of MobileNet: expand, filter each channel, project."""
+    wide = 6 * channels
 
-    def __init__(self, channels: int, filters: int, stride: int) -> None:
-        super().__init__()
-        wide = 6 * channels
-        layers = [nn.Conv2d(channels, wide, 1, bias=False), nn.BatchNorm2d(wide), nn.ReLU6()]
-        layers += [nn.Conv2d(wide, wide, 3, stride, 1, groups=wide, bias=False), nn.BatchNorm2d(wide), nn.ReLU6()]
-        self.layers = nn.Sequential(*layers, nn.Conv2d(wide, filters, 1, bias=False), nn.BatchNorm2d(filters))
-        self.is_residual = stride == 1 and channels == filters
+    class Separable(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            layers = [nn.Conv2d(channels, wide, 1, bias=False), nn.BatchNorm2d(wide), nn.ReLU6()]
+            layers += [nn.Conv2d(wide, wide, 3, stride, 1, groups=wide, bias=False), nn.BatchNorm2d(wide), nn.ReLU6()]
+            self.layers = nn.Sequential(*layers, nn.Conv2d(wide, filters, 1, bias=False), nn.BatchNorm2d(filters))
 
-    def forward(self, x: Any) -> Any:
-        return x + self.layers(x) if self.is_residual else self.layers(x)
+        def forward(self, x: Any) -> Any:
+            return x + self.layers(x) if stride == 1 and channels == filters else self.layers(x)
+
+    return Separable()
 
 
-def mobilenet() -> Any:
+def mobilenet(nn: Any) -> Any:
     stages = [(16, 24, 2), (24, 24, 1), (24, 32, 2), (32, 32, 1), (32, 64, 2), (64, 64, 1), (64, 96, 1), (96, 160, 2)]
     stem = [nn.Conv2d(3, 16, 3, 2, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU6()]
     head = [nn.Conv2d(160, 640, 1, bias=False), nn.BatchNorm2d(640), nn.ReLU6(), nn.AdaptiveAvgPool2d(1)]
-    return nn.Sequential(*stem, *[Separable(*s) for s in stages], *head, nn.Flatten(), nn.Linear(640, 1000))
+    return nn.Sequential(*stem, *[separable(nn, *s) for s in stages], *head, nn.Flatten(), nn.Linear(640, 1000))
 
 
-def encoder() -> Any:
+def encoder(nn: Any) -> Any:
     return nn.TransformerEncoder(nn.TransformerEncoderLayer(384, 6, 1536, batch_first=True), 6)
 
 
-class Recurrent(nn.Module):
+def recurrent(nn: Any) -> Any:
     """An LSTM with a classifier on its last state."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.lstm, self.head = nn.LSTM(128, 256, batch_first=True), nn.Linear(256, 10)
+    class Recurrent(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm, self.head = nn.LSTM(128, 256, batch_first=True), nn.Linear(256, 10)
 
-    def forward(self, x: Any) -> Any:
-        return self.head(self.lstm(x)[0][:, -1])
+        def forward(self, x: Any) -> Any:
+            return self.head(self.lstm(x)[0][:, -1])
+
+    return Recurrent()
 
 
-NETWORKS: dict[str, tuple[Callable[[], Any], tuple[int, ...], tuple[int, ...]]] = {
-    "lenet": (lambda: lenet(nn), (1, 28, 28), (1, 32)),
-    "alexnet": (lambda: alexnet(nn), (1, 224, 224), (1, 32)),
+NETWORKS: dict[str, tuple[Callable[[Any], Any], tuple[int, ...], tuple[int, ...]]] = {
+    "lenet": (lenet, (1, 28, 28), (1, 32)),
+    "alexnet": (alexnet, (1, 224, 224), (1, 32)),
     "resnet18": (resnet18, (3, 224, 224), (1, 8)),
     "mobilenet": (mobilenet, (3, 224, 224), (1, 8)),
     "encoder": (encoder, (128, 384), (1, 8)),
-    "lstm": (Recurrent, (64, 128), (1, 8)),
+    "lstm": (recurrent, (64, 128), (1, 8)),
 }
 """Networks, with the shape of an example and the batches that are measured."""
 
@@ -114,11 +123,15 @@ def example(name: str, batch: int) -> np.ndarray:
 
 
 def write_files(name: str, batch: int, folder: str) -> None:
-    """Write the network as a saved program and as an ONNX file."""
-    tg.manual_seed(0)
-    model, x = NETWORKS[name][0]().eval(), tg.tensor(example(name, batch))
-    tg.export(model, x).save(f"{folder}/net.tgp")
-    tg.onnx.export(model, (x,), f"{folder}/net.onnx", input_names=["x"], output_names=["y"])
+    """Write a network as a saved program, and as the ONNX file that PyTorch makes of the same weights."""
+    torch = importlib.import_module("torch")
+    torch.manual_seed(0)
+    torch.backends.mha.set_fastpath_enabled(False)
+    theirs, ours, x = NETWORKS[name][0](torch.nn).eval(), NETWORKS[name][0](tg.nn).eval(), example(name, batch)
+    ours.load_state_dict({key: tg.tensor(value.numpy()) for key, value in theirs.state_dict().items()})
+    tg.export(ours, tg.tensor(x)).save(f"{folder}/net.tgp")
+    names = {"input_names": ["x"], "output_names": ["y"]}
+    torch.onnx.export(theirs, (torch.from_numpy(x),), f"{folder}/net.onnx", dynamo=False, opset_version=17, **names)
 
 
 def caller(library: str, folder: str, threads: int) -> Callable[[], Callable[[np.ndarray], np.ndarray]]:
