@@ -10,6 +10,7 @@ import tilegrad as tg
 from tilegrad.config import changed
 from tilegrad.errors import DivisionError, DTypeError, ShapeError
 from tilegrad.ir.functions import FUNCTIONS
+from tilegrad.lazy.evaluation import pending
 
 F = tg.nn.functional
 U8 = {"dtype": tg.uint8}
@@ -218,3 +219,12 @@ def test_pixels_of_empty_images() -> None:
     assert F.pixel_shuffle(tg.ones(1, 4, 0, 1), 2).shape == (1, 1, 0, 2)
     assert F.pixel_unshuffle(tg.ones(0, 1, 2, 2), 2).shape == (0, 4, 1, 1)
     assert tg.ones(2).half(memory_format=tg.preserve_format).dtype is tg.float16
+
+
+def test_the_bounds_of_a_range_are_known() -> None:
+    table = tg.zeros(9, 4).realize()
+    kept = table[tg.arange(9)]
+    assert not pending.checks
+    with pytest.raises(IndexError, match="index 19"):
+        table[tg.arange(20)]
+    assert kept.numpy().shape == (9, 4)

@@ -28,6 +28,13 @@ def gradient(layer: Any, *given: tg.Tensor) -> tg.Tensor:
     return sum([p.grad.sum() for p in layer.parameters()], tg.zeros(()))
 
 
+def sum_of_gradient(work: Callable[[tg.Tensor], tg.Tensor], *shape: int) -> tg.Tensor:
+    x = numbers(*shape).requires_grad_()
+    work(x).pow(2).sum().backward()
+    assert x.grad is not None
+    return x.grad
+
+
 PROGRAMS: dict[str, Callable[[], tg.Tensor]] = {
     "sorted": lambda: numbers(6, 7).T.sort(-1, descending=True).values,
     "places": lambda: numbers(5, 9)[:, ::2].argsort(0),
@@ -40,6 +47,15 @@ PROGRAMS: dict[str, Callable[[], tg.Tensor]] = {
     "attention": lambda: ATTENTION(*[numbers(2, 5, 8)] * 3)[0].detach(),
     "gradient of attention": lambda: gradient(ATTENTION, *[numbers(2, 5, 8)] * 3),
     "gradient of an embedding": lambda: gradient(TABLE, tg.tensor([[3, 1, 3], [0, 8, 8]])),
+    "rows": lambda: TABLE.weight.detach()[tg.tensor([[1, -1, 8], [0, 3, 3]])],
+    "apart": lambda: numbers(4, 5, 6)[tg.tensor([1, -2, 0]), :, tg.tensor([5, 0, -6])],
+    "along": lambda: numbers(4, 5).T.gather(1, tg.tensor([[0, 3], [1, 2]])),
+    "positions": lambda: numbers(20, 3).T[:, tg.arange(17)],
+    "padded": lambda: nn.functional.pad(numbers(5, 7).T, (1, 2, 0, 3), value=2.5),
+    "cropped": lambda: nn.functional.pad(numbers(5, 7), (-1, 2, 3, -2)),
+    "backwards": lambda: sum_of_gradient(lambda x: x.flip(0)[::3, 1::2] * 2, 9, 8),
+    "padded after a reshape": lambda: nn.functional.pad(numbers(5, 7).T.reshape(-1), (0, 9)),
+    "outside": lambda: numbers(30, 2)[numbers(20).long() * 2 + 40 - 40],
 }
 
 
@@ -54,7 +70,7 @@ def test_results_are_those_of_the_kernels(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_nothing_is_compiled(name: str) -> None:
-    steps = steps_of(PROGRAMS[name]()) if name != "chosen" else "(numpy)"
+    steps = steps_of(PROGRAMS[name]()) if name not in ("chosen", "rows", "outside") else "(numpy)"
     assert "a program of its own" not in steps
 
 

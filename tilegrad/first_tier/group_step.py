@@ -132,6 +132,9 @@ def _ready_step(recorded: RecordedStructure, group: NodeGroup, place: Device) ->
     run = _on_template(recorded, group, kernels, number_of)
     if run is not None:
         return GroupStep(_label(recorded, group), "interpreted", run)
+    run = reference_runner(recorded, group.roots[0], number_of, place)
+    if run is not None:
+        return GroupStep(_label(recorded, group), "numpy", run)
     indices = [Index(f"i{n}", extent) for n, extent in enumerate(value.shape)]
     sources: dict[StridedSource, StridedSource] = {}
     element = _ElementExpression(recorded, group, sources, number_of).at(group.roots[0], tuple(indices))

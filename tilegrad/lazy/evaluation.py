@@ -20,6 +20,7 @@ from ..ir.size import known
 from ..ops.broadcasting import Fill
 from ..ops.cast import Detach
 from ..ops.control import checked_index
+from ..ops.creation import Iota
 from ..ops.joint import joint_outputs
 from ..ops.movement import Permute
 from ..runtime.buffer import DeviceBuffer
@@ -249,6 +250,8 @@ def check_index(index: Value, extent: Any, axis: int, op: str, *, from_end: bool
         array = _array(index)
         known = int(array.min()), int(array.max())
         amend(index, index_bounds=known)
+    elif known is None and isinstance(index, Iota):
+        known = 0, count - 1
     if known is None:
         from ..ops.indexing import index_bounds
 
