@@ -26,7 +26,7 @@ from .strided_sources import IDENTITIES, StridedSource
 
 MAX_REFERENCE_BYTES = 1 << 18
 """Bytes of operands and result up to which an op runs so: they stay in the second cache."""
-MAX_MOVED_BYTES = 1 << 16
+MAX_MOVED_BYTES = 1 << 18
 """Bytes of the result up to which elements are moved so."""
 Operand: TypeAlias = "Callable[[Sequence[DeviceBuffer]], np.ndarray[Any, Any]]"
 """Makes the array of an operand from the buffers of a group's sources."""
