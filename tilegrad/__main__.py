@@ -96,6 +96,7 @@ def _add_networks(commands: Any) -> None:
         "--dynamic", action="append", default=[], metavar="ARGUMENT:AXIS=SIZE", help="a size that varies: input:0=n"
     )
     export.add_argument("--code", action="store_true", help="store machine code for calls with arrays like the inputs")
+    export.add_argument("--c", action="store_true", help="write a shared object for C, net.so, with a header beside it")
     export.add_argument("source", metavar="SOURCE", help="file.py:model, package.module:model, or a saved program")
     export.add_argument("output", type=Path, metavar="OUTPUT", help="where to: net.tgp, or net.txt for the text form")
     export.add_argument(
@@ -113,7 +114,7 @@ def _on_networks(options: argparse.Namespace) -> int:
 
     if options.command == "run":
         return run_program(options.program, options.inputs, options.output, options.trust_code)
-    return export_program(options.source, options.output, options.inputs, options.dynamic, options.code)
+    return export_program(options.source, options.output, options.inputs, options.dynamic, options.code, options.c)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

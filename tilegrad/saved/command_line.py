@@ -53,22 +53,32 @@ def array_in(path: Path) -> np.ndarray[Any, Any]:
 
 
 def export_program(
-    source: str, output: Path, inputs: Sequence[Path], dynamic: Sequence[str], code: bool = False
+    source: str,
+    output: Path,
+    inputs: Sequence[Path],
+    dynamic: Sequence[str] = (),
+    code: bool = False,
+    c: bool = False,
 ) -> int:
     """Write the network of a Python file as a saved program, or a program in the other form.
 
     `source` is `file.py:name` or `module:name`, a module or a function that returns one; or a saved program, or a text.
     An output whose name ends in `.txt` gets the text form. With `code` the file gets machine code for arrays like the
-    inputs.
+    inputs; with `c` it is a shared object for C, for such arrays.
     """
     arrays = tuple(map(array_in, inputs))
     path, _, name = source.rpartition(":")
     if path and name.isidentifier():
         program = export(_model(path, name), arrays, dynamic=_dynamic(dynamic)).eval()
-    elif dynamic or (inputs and not code):
+    elif dynamic or (inputs and not code and not c):
         raise ArgumentError(f"{source} is a network already: it takes no inputs and no --dynamic")
     else:
         program = load_program(source)
+    if c and (code or not inputs):
+        raise ArgumentError("--c writes a function in C for arrays like the inputs: name some, and no --code")
+    if c:
+        print(f"{output}, {program.save_c(output, arrays)}")
+        return 0
     if code and (output.suffix == ".txt" or not inputs):
         raise ArgumentError("--code stores machine code in a saved program, for arrays like the inputs: name some")
     _write(program, output, [arrays] if code else [])

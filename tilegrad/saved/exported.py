@@ -7,6 +7,7 @@ runs as one compiled program for all sizes that vary; otherwise its ops are reco
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ..errors import ArgumentError, ShapeError, TilegradError
@@ -18,7 +19,7 @@ from ..jitted.function import Jitted
 from ..jitted.signature import CallArguments
 from ..jitted.specialised import Specialised
 from ..lazy.handle import mode, state
-from ..nn.graph_module import GraphModule, NetworkGraph
+from ..nn.graph_module import GraphModule, NetworkGraph, input_name
 from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..serialization.files import File, Source
@@ -50,7 +51,7 @@ class ExportedProgram(GraphModule):
         self._check_sizes(self.current_graph.sizes_of(leaves))
         if mode.enabled or state.trace is not None or self.current_graph.updates:
             return super().forward(*args, **kwargs)
-        return self.__dict__["_compiled"](*leaves)
+        return self.compiled(*leaves)
 
     def _check_sizes(self, sizes: Mapping[str, Dim]) -> None:
         """Check once for each kind of sizes that the ops stay within their inputs: a file may say anything."""
@@ -72,14 +73,34 @@ class ExportedProgram(GraphModule):
         if code_for:
             from .machine_code import code_of
 
-            code = code_of(str(self.network), [self._types(example) for example in code_for])
+            code = code_of(str(self.network), [_types(self.example_leaves(x)) for x in code_for])
         program_file.write(file, self.network, {name: self.tensor(name) for name in self.tensor_names}, code)
 
-    def _types(self, example: Any) -> list[tuple[str, list[int]]]:
+    def save_c(self, file: str | Path, example: Any) -> Path:
+        """Write a shared object for C (`net.so`) and a header (`net.h`), whose path is returned.
+
+        It computes what calls with arguments like the example compute, to the bit, on one thread and without Python.
+        """
+        from .c_program import export_c
+
+        return export_c(self, example, Path(file))
+
+    def example_leaves(self, example: Any) -> list[Tensor]:
+        """Check example arguments, a tensor or a tuple; return the tensors among them."""
         args = tuple(example) if isinstance(example, (tuple, list)) else (example,)
         leaves = self.graph.leaves_of(args, {})
         self._check_sizes(self.graph.sizes_of(leaves))
-        return [(x.dtype.name, [int(n) for n in x.shape]) for x in leaves]
+        return leaves
+
+    @property
+    def compiled(self) -> Jitted[..., Any]:
+        """The jitted function of the tensors of a call."""
+        return self.__dict__["_compiled"]  # type: ignore[no-any-return]
+
+    @property
+    def argument_names(self) -> list[str]:
+        """The names of the tensors of a call."""
+        return [input_name(x) for x in self.graph.argument_inputs]
 
     @property
     def network(self) -> Network:
@@ -88,6 +109,10 @@ class ExportedProgram(GraphModule):
 
     def __str__(self) -> str:
         return str(self.network)
+
+
+def _types(leaves: Sequence[Tensor]) -> list[tuple[str, list[int]]]:
+    return [(x.dtype.name, [int(n) for n in x.shape]) for x in leaves]
 
 
 class _CompiledNetwork(Jitted[..., Any]):

@@ -72,7 +72,7 @@ def _detect() -> tuple[str, ...]:
     LLVM's guess of the model is wrong in virtual machines, its list of features is right: the model is taken from the
     features, as one of the levels that x86-64 defines.
     """
-    llvm = _initialised()
+    llvm = initialised_llvm()
     features, triple = llvm.get_host_cpu_features(), llvm.get_process_triple()
     version = ".".join(map(str, llvm.llvm_version_info))
     if platform.machine().lower() not in ("x86_64", "amd64"):
@@ -159,7 +159,7 @@ _libraries = count()
 
 
 @once
-def _initialised() -> Any:
+def initialised_llvm() -> Any:
     llvm = _llvm()
     llvm.initialize_native_target()  # all targets would take 6 ms
     llvm.initialize_native_asmprinter()
@@ -170,14 +170,14 @@ def _initialised() -> Any:
 @once
 def linker() -> Any:
     """Return the JIT linker."""
-    return _initialised().create_lljit_compiler(suppress_errors=True)
+    return initialised_llvm().create_lljit_compiler(suppress_errors=True)
 
 
 @cache
 def target_machine(host: HostProcessor) -> Any:
     """Return the target machine, created once: creating it takes as long as compiling a small kernel."""
     # Level 2 of code generation: at level 0 LLVM aborts the process on AVX-512 code.
-    target = _initialised().Target.from_triple(host.triple)
+    target = initialised_llvm().Target.from_triple(host.triple)
     return target.create_target_machine(cpu=host.cpu, features=host.features, opt=2, jit=True)
 
 
