@@ -321,6 +321,15 @@ def test_reductions_are_those_of_recorded_work(how: str, name: str) -> None:
         assert found[0] == found[1], row
 
 
+@pytest.mark.parametrize("shape", [(0,), (0, 0), (2, 0), (0, 3), (3, 0, 2)])
+def test_reductions_of_nothing_are_recorded(shape: tuple[int, ...]) -> None:
+    for dtype in (tg.float32, tg.bool, tg.int64, tg.bfloat16):
+        x = tg.zeros(*shape, dtype=dtype)
+        assert (x.any().item(), (x == 0).all().item(), (x == -1).sum().item(), x.sum().item()) == (False, True, 0, 0)
+        assert x.any(0).tolist() == np.zeros(shape, bool).any(0).tolist()
+        assert (x == 1).sum(-1).tolist() == np.zeros(shape, int).sum(-1).tolist()
+
+
 def test_reductions_of_few_elements_compile_nothing() -> None:
     x = tg.tensor([[1.0, 5.0, 2.0], [4.0, 3.0, 6.0]]) * 1
     with mock.patch("tilegrad.lazy.realize.realize") as ran:

@@ -207,6 +207,6 @@ def python_reduction(value: Reduction) -> Elementary | None:
 def _groups(shape: Any, axes: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Return for each result the numbers of the elements that are reduced to it."""
     strides: Any = row_major(shape)
-    along = [range(0, extent * stride, stride) for extent, stride in zip(shape, strides, strict=True)]
+    along = [range(0, extent * stride, stride or 1) for extent, stride in zip(shape, strides, strict=True)]
     kept, over = [x for axis, x in enumerate(along) if axis not in axes], [along[axis] for axis in axes]
     return [tuple([sum(at) + sum(of) for of in product(*over)]) for at in product(*kept)]
