@@ -135,7 +135,8 @@ class StaticGPT:
 
     def contender(self, mode: str | None = None) -> Contender:
         """Eager decoding, or compiled in a mode."""
-        torch, state = self.torch, {"tokens": None, "position": 0}
+        torch = self.torch
+        state: dict[str, Any] = {"tokens": None, "position": 0}
 
         def masked(tokens: Any, positions: Any) -> Any:
             return self.scores(tokens, positions, (self.places <= positions)[None, None, None]).argmax(-1)
