@@ -11,6 +11,8 @@ from tests.backend.test_cpu_native_partition import instances, some_calls
 from tilegrad import nn
 from tilegrad.backend.cpu import branches, native
 from tilegrad.backend.cpu.branches import MIN_BRANCH_GAIN_NS, conflicts, is_ordered, plan_branches
+from tilegrad.backend.cpu.contexts import CpuContextFactory
+from tilegrad.backend.cpu.executable import CpuExecutable
 from tilegrad.backend.cpu.partition import NativeCall, partition
 from tilegrad.backend.places import Span
 from tilegrad.config import changed
@@ -134,3 +136,20 @@ def test_a_program_that_asks_for_more_memory_while_it_is_measured(monkeypatch: p
     runs = [f(x).tolist() for _ in range(8)]
     assert all(run == runs[0] for run in runs)
     assert device.arena.bytes > before or native.team().threads == 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("compiled")
+def test_callers_with_memory_of_their_own_keep_the_arena_that_was_planned() -> None:
+    """An engine allocates the arena of a program once: its runs may not need a larger one."""
+    tg.manual_seed(0)
+    model = Branches(random.Random(1))
+    x = tg.randn(8, 32)
+    with changed(branches="always"), tg.no_grad():
+        jitted = tg.jit(lambda x: model(x))
+        executable = jitted.prepared(x).compiled.executable
+        assert isinstance(executable, CpuExecutable)
+        learner = CpuContextFactory(executable).learner
+        estimated = learner.table
+        learner._bind()
+        for table in (estimated, learner.table):
+            assert table.segments == partition(learner.calls, native.team().threads)

@@ -52,7 +52,7 @@ def branch_table(binding: BoundExecutable, calls: Sequence[NativeCall], branches
     `calls` have the times; `branches` is the setting.
     """
     bound, team, program = binding.bound, native.team(), binding.program
-    if branches == "consecutive" or team.threads == 1 or not MIN_BRANCH_CALLS <= len(calls) <= MAX_BRANCH_CALLS:
+    if team.threads == 1 or not MIN_BRANCH_CALLS <= len(calls) <= MAX_BRANCH_CALLS:
         return None
     if bound.external_calls or not all(call.writes for call in calls):
         return None  # what these read and write is not known

@@ -105,7 +105,7 @@ class BoundExecutable:
 
     def runner(self, executable: Executable) -> Runner:
         """Generate the function that runs the program: outputs from inputs."""
-        bound, learner = self.bound, Repartitioner(self, executable)
+        bound, learner = self.bound, Repartitioner(self, executable, settings().branches)
         self.device.grow_arena(bound.arena)
         call = GuardedCall("runner", ["inputs"], learner=learner, listeners=events.listeners, run=learner.table.run)
         call.add("global run")
@@ -133,11 +133,12 @@ class Repartitioner:
     """Measures the first runs of a program and partitions it again by the measured times of its launches.
 
     The first run is not measured, since it touches fresh memory. Of the other runs the shortest time of each launch
-    counts, since the system may take the core away at any time.
+    counts, since the system may take the core away at any time. `branches` is the setting: those that run side by side
+    may need a larger arena, as the device's grows, so callers with memory of their own do without.
     """
 
-    def __init__(self, binding: BoundExecutable, executable: Executable) -> None:
-        self.binding = binding
+    def __init__(self, binding: BoundExecutable, executable: Executable, branches: str = "consecutive") -> None:
+        self.binding, self.branches = binding, branches
         self.executable = weakref.ref(executable)
         self.calls = binding.bound.calls
         self.learning = bool(self.calls)
@@ -162,9 +163,9 @@ class Repartitioner:
         return run
 
     def _partitioned(self, measured: bool) -> TaskTable:
-        branches = settings().branches
-        concurrent = part("backend.cpu.branches", "branch_table") if measured or branches == "always" else None
-        return (concurrent and concurrent(self.binding, self.calls, branches)) or self.binding.table(self.calls)
+        wanted = self.branches == "always" or (measured and self.branches == "measured")
+        concurrent = part("backend.cpu.branches", "branch_table") if wanted else None
+        return (concurrent and concurrent(self.binding, self.calls, self.branches)) or self.binding.table(self.calls)
 
     def _bind(self) -> None:
         """Partition the program for good."""
