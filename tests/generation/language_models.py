@@ -90,3 +90,16 @@ def greedy(model: Any, prompt: Sequence[int], count: int) -> list[int]:
     for _ in range(count):
         tokens.append(int(logits(model, tokens).argmax()))
     return tokens[len(prompt) :]
+
+
+def begun_requests(generator: Any, monkeypatch: Any) -> list[Any]:
+    """A list to which the answers are added that are begun in the background from now on."""
+    found: list[Any] = []
+    submit = generator.submit
+
+    def recorded(*args: Any, **settings: Any) -> Any:
+        found.append(submit(*args, **settings))
+        return found[-1]
+
+    monkeypatch.setattr(generator, "submit", recorded)
+    return found

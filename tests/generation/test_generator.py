@@ -125,7 +125,7 @@ def test_threads_share_a_generator(generator: TextGenerator) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(600)
     assert [found[n] for n in range(8)] == wanted
 
 
