@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.generation.language_models import gpt
 from tests.serve.models import encoded, linear, network, request
 from tilegrad.errors import ArgumentError
+from tilegrad.generation import TextGenerator
 from tilegrad.serve.batching import BatchSettings
 from tilegrad.serve.limits import RequestLimits
 from tilegrad.serve.repository import ModelFile
@@ -283,3 +285,20 @@ def test_a_port_or_an_address_that_cannot_be_had(server: InferenceServer) -> Non
 def test_a_token_is_long() -> None:
     with pytest.raises(ArgumentError, match="16 characters"):
         serving(token="short")
+
+
+def test_text_is_streamed_beside_results() -> None:
+    with TextGenerator(gpt(), max_batch=2) as generator, serving(generators={"writer": generator}) as server:
+        expected = list(generator.generate([1, 2], max_new_tokens=5, temperature=0.0))
+        connection = http.client.HTTPConnection(server.host, server.port, timeout=PATIENCE)
+        body = encoded({"input_ids": [1, 2], "parameters": {"max_new_tokens": 5, "temperature": 0.0}})
+        connection.request("POST", "/v2/models/writer/generate_stream", body, {"content-type": "application/json"})
+        answer = connection.getresponse()
+        assert answer.headers["content-type"] == "text/event-stream"
+        events = [json.loads(line[6:]) for line in answer.read().decode().splitlines() if line.startswith("data: ")]
+        assert len(events) == len(expected) + 1
+        assert events[-1]["details"]["finish_reason"] == "length"
+        connection.close()
+        assert ask(server.port, "POST", "/v2/models/writer/generate", body) == 200
+        assert ask(server.port, "POST", INFER, BODY) == 200
+        assert ask(server.port, "GET", "/v2") == 200

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError
 from .application import MIN_TOKEN_CHARACTERS, Application
@@ -18,6 +19,9 @@ from .limits import RequestLimits
 from .logs import EventLog
 from .metrics import ServerMetrics
 from .repository import Loader, ModelFile, Repository
+
+if TYPE_CHECKING:
+    from ..generation import TextGenerator
 
 LOCAL = "127.0.0.1"
 BACKLOG = 2048
@@ -40,6 +44,7 @@ class InferenceServer:
         watch: float | None = None,
         limits: RequestLimits = RequestLimits(),
         log: EventLog | None = None,
+        generators: Mapping[str, TextGenerator] = {},
     ) -> None:
         if token is not None and len(token) < MIN_TOKEN_CHARACTERS:
             raise ArgumentError(f"the token of the management has at least {MIN_TOKEN_CHARACTERS} characters")
@@ -48,6 +53,8 @@ class InferenceServer:
         self.repository = Repository(files, load, self.metrics, self.log)
         self.limits = limits
         self.watch = watch
+        self.generators = generators
+        """Language models by name: each answers `generate` and `generate_stream`."""
         self.sockets = [listening(host, port)]
         self.host, self.port = self.sockets[0].getsockname()[:2]
         if self.host != LOCAL:
@@ -80,7 +87,7 @@ class InferenceServer:
         import uvicorn
 
         config = uvicorn.Config(
-            self.application,
+            self._whole_application(),
             http=_protocol(self.limits),
             ws="none",
             lifespan="on",
@@ -107,6 +114,14 @@ class InferenceServer:
         factory = config.get_loop_factory()
         with asyncio.Runner(loop_factory=factory) as runner:
             runner.run(serve())
+
+    def _whole_application(self) -> Any:
+        """Return what answers: text is generated in front of the application."""
+        if not self.generators:
+            return self.application
+        from ..generation.application import TextApplication
+
+        return TextApplication(self.generators, self.application)
 
     async def _watch(self) -> None:
         while True:
