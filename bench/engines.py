@@ -1,6 +1,6 @@
 """Measure inference on the CPU, engines against ONNX Runtime, and write bench/results/cpu-engines-DATE.json.
 
-Both run the same network from files, each in a process of its own that is stopped except in its turn. Results are
+Both run the same network, each in a process of its own that is stopped except in its turn. Results are
 compared before a time counts; ratios are those within each round.
 
 python -m bench.engines                 all networks
@@ -123,22 +123,25 @@ def example(name: str, batch: int) -> np.ndarray:
 
 
 def write_files(name: str, batch: int, folder: str) -> None:
-    """Write a network as a saved program, and as the ONNX file that PyTorch makes of the same weights."""
+    """Write the weights of a network, and the ONNX file that PyTorch makes of it."""
     torch = importlib.import_module("torch")
     torch.manual_seed(0)
     torch.backends.mha.set_fastpath_enabled(False)
     theirs, ours, x = NETWORKS[name][0](torch.nn).eval(), NETWORKS[name][0](tg.nn).eval(), example(name, batch)
     ours.load_state_dict({key: tg.tensor(value.numpy()) for key, value in theirs.state_dict().items()})
-    tg.export(ours, tg.tensor(x)).save(f"{folder}/net.tgp")
+    tg.save_safetensors(ours.state_dict(), f"{folder}/net.safetensors")
     names = {"input_names": ["x"], "output_names": ["y"]}
     torch.onnx.export(theirs, (torch.from_numpy(x),), f"{folder}/net.onnx", dynamo=False, opset_version=17, **names)
 
 
-def caller(library: str, folder: str, threads: int) -> Callable[[], Callable[[np.ndarray], np.ndarray]]:
+def caller(
+    library: str, name: str, x: np.ndarray, folder: str, threads: int
+) -> Callable[[], Callable[[np.ndarray], np.ndarray]]:
     """Load the network; return a function that makes callers, which share its weights."""
     if library == "tilegrad":
-        engine = tg.engine(f"{folder}/net.tgp")
-        return engine.inferencer
+        network = NETWORKS[name][0](tg.nn).eval()
+        network.load_state_dict(tg.load_safetensors(f"{folder}/net.safetensors"))
+        return tg.engine(network, tg.tensor(x)).inferencer
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -150,7 +153,7 @@ def caller(library: str, folder: str, threads: int) -> Callable[[], Callable[[np
 def child(library: str, name: str, batch: int, folder: str, callers: int) -> None:
     """Answer the parent: a line with a number of seconds is answered with seconds per call."""
     x, start = example(name, batch), time.perf_counter()
-    make = caller(library, folder, 1 if callers > 1 else THREADS)
+    make = caller(library, name, x, folder, 1 if callers > 1 else THREADS)
     calls = [make() for _ in range(callers)]
     results = [call(x) for call in calls]
     first = time.perf_counter() - start
@@ -173,7 +176,7 @@ def timed(calls: list[Callable[[np.ndarray], np.ndarray]], x: np.ndarray, second
         return median(times)
 
     def work(n: int) -> None:
-        while time.perf_counter() < stop:
+        while not counts[n] or time.perf_counter() < stop:
             for _ in range(16):
                 calls[n](x)
             counts[n] += 16
@@ -261,6 +264,20 @@ def alternating() -> dict[str, Any]:
         rounds["static"].append(timed([lambda _: [call(x) for call, x in pairs]], images[0], SLICE_SECONDS / 3))  # noqa: B023
     times = {name: summary(found) for name, found in rounds.items()}
     return {"sides": SIDES, "first_s": first, "times": times, "ratio": ratios(rounds["alternating"], rounds["static"])}
+
+
+def table(record: dict[str, Any]) -> str:
+    """Show a record as the table of docs/inference.md."""
+    lines = [
+        "| network | batch | threads that call | against ONNX Runtime | quartiles |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for row in record["rows"]:
+        ratio, first, third = (row["ratio"][key] for key in ("median", "first", "third"))
+        lines.append(
+            f"| {row['network']} | {row['batch']} | {row['callers']} | {ratio:.2f} | {first:.2f} to {third:.2f} |"
+        )
+    return "\n".join(lines)
 
 
 def main(words: list[str]) -> None:

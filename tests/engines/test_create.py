@@ -11,6 +11,7 @@ import tilegrad as tg
 from tests.engines.networks import NETWORKS, expected, network
 from tilegrad import nn
 from tilegrad.errors import ShapeError, TilegradError
+from tilegrad.ops.recurrence import Recurrence
 from tilegrad.tree import flatten
 
 
@@ -39,6 +40,20 @@ def test_engines_compute_what_the_network_computes(name: str, source: str, tmp_p
         for found in (infer(*args), infer(**dict(zip(names, args, strict=True)))):
             for have, wanted in zip(flatten(found)[0], expected(model, args), strict=True):
                 np.testing.assert_allclose(have, wanted, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize(("rows", "steps"), [(1, 5), (8, 3), (9, 5), (2, 129)])
+@pytest.mark.parametrize("kind", ["LSTM"])
+def test_recurrent_layers_on_few_sequences_run_step_by_step(kind: str, rows: int, steps: int) -> None:
+    model = getattr(nn, kind)(4, 6, batch_first=True).eval()
+    x = np.random.default_rng(rows).standard_normal((rows, steps, 4)).astype(np.float32)
+    engine = tg.engine(model, x)
+    found = engine.inferencer()(x)[0]
+    with tg.no_grad():
+        np.testing.assert_allclose(found, model(tg.tensor(x))[0].numpy(), 1e-4, 1e-6)
+    is_fused = any(isinstance(v, Recurrence) for v in engine.network.graph.values())
+    assert is_fused == (rows > 8 or steps > 128)
+    assert not model.unrolled
 
 
 def test_errors_name_the_layer_and_both_shapes() -> None:

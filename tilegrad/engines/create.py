@@ -14,6 +14,8 @@ from ..ir.size import Size
 from ..nn.graph_module import NetworkGraph, input_name
 from ..nn.module import Module
 from ..nn.record import named_arguments
+from ..nn.recurrent import RNNBase
+from ..ops.recurrence import Recurrence
 from ..saved.exported import ExportedProgram, export, load_program
 from ..serialization.files import File
 from ..tensor import Tensor
@@ -23,6 +25,9 @@ from .specs import Shape, declared_type
 
 BATCH = "n"
 """Name of the size that counts the examples of a batch, where a network does not name it."""
+MAX_STEPWISE_SEQUENCES, MAX_STEPS = 8, 128
+"""Sequences, half of the lanes of a vector, and steps up to which recurrent layers are recorded step by step: each step
+is two launches."""
 EXAMPLE_EXTENT = 2
 """Extent that stands for a size that varies while a network is recorded."""
 
@@ -86,9 +91,9 @@ def _recorded(model: Module, example: Any, max_batch: int | None, shapes: Any) -
         if example is None:
             arguments = {name: zeros(*map(_extent, shape), dtype=dtype) for name, (dtype, shape) in declared.items()}
             dynamic = {name: _words(shape) for name, (_, shape) in declared.items()}
-            return export(model, (), kwargs=arguments, dynamic=dynamic).eval()
+            return _exported(model, (), arguments, dynamic)
         args = tuple(example) if isinstance(example, tuple | list) else (example,)
-        return export(model, args, dynamic=_batch_axes(model, args) if max_batch is not None else None).eval()
+        return _exported(model, args, {}, _batch_axes(model, args) if max_batch is not None else {})
     except (ShapeError, DTypeError) as problem:
         name = _layer_of(problem, model)
         if not name:
@@ -96,6 +101,25 @@ def _recorded(model: Module, example: Any, max_batch: int | None, shapes: Any) -
         raise type(problem)(f"layer {name}: {problem.args[0]}") from None
     finally:
         model.train(mode)
+
+
+def _exported(model: Module, args: Sequence[Any], kwargs: dict[str, Any], dynamic: dict[str, Any]) -> ExportedProgram:
+    """Record a module. Recurrent layers on few sequences are recorded step by step: a fused step has a lane for each
+    sequence, so that most of a vector would be empty.
+    """
+    made = export(model, args, kwargs=kwargs, dynamic=dynamic)
+    found = [v.sizes for v in made.graph.graph.values() if isinstance(v, Recurrence)]
+    is_short = all(isinstance(s.length, int) and s.length <= MAX_STEPS for s in found)
+    if not found or not is_short or max(s.batch for s in found) > MAX_STEPWISE_SEQUENCES:
+        return made.eval()
+    layers = [layer for layer in model.modules() if isinstance(layer, RNNBase) and not layer.unrolled]
+    for layer in layers:
+        layer.unrolled = True
+    try:
+        return export(model, args, kwargs=kwargs, dynamic=dynamic).eval()
+    finally:
+        for layer in layers:
+            layer.unrolled = False
 
 
 def _layer_of(problem: BaseException, model: Module) -> str:
