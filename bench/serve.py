@@ -10,6 +10,7 @@ weights; their results are compared before any time counts, and each answer with
 import argparse
 import asyncio
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -193,6 +194,7 @@ def main() -> None:
         record = {
             "date": time.strftime("%Y-%m-%d"),
             "machine": machine.describe(),
+            "load": round(os.getloadavg()[0], 1),
             "versions": {name: version(name) for name in ("onnxruntime", "uvicorn", "httptools", "uvloop")},
             "what": f"LeNet, one image a request, {options.connections} connections, binary tensors",
             "best_peer": best,
