@@ -12,6 +12,7 @@ import tilegrad as tg
 from tests.ops.registry import all_examples
 from tilegrad import config
 from tilegrad.ir.graph import Value
+from tilegrad.lazy import python_functions
 from tilegrad.lazy.elements import few_elements
 from tilegrad.lazy.evaluation import compute
 from tilegrad.lazy.handle import handle_on
@@ -101,3 +102,12 @@ def test_results_have_the_bits_of_kernels(name: str, tier: str) -> None:
             differing = np.flatnonzero(bits[0] != bits[1])
             wrong += [(op, [c[rows[n]] for c in columns], ours[n], kernel[rows[n]]) for n in differing[:3]]
     assert not wrong, "\n".join(map(str, wrong))
+
+
+@pytest.mark.parametrize("reduce", ["sum", "amax", "argmax", "any", "amin", "all"])
+def test_many_elements_are_not_reduced_by_python(reduce: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One result of many elements is recorded at once: nothing is listed for each of them."""
+    monkeypatch.setattr(python_functions, "_groups", lambda shape, axes: pytest.fail(f"lists elements of {shape}"))
+    for shape in ((1 << 40,), (257,), (2, 1 << 30)):
+        x = tg.zeros(1, dtype=tg.bool if reduce in ("any", "all") else tg.int32).expand(shape)
+        assert getattr(x, reduce)().shape == ()

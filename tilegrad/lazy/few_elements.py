@@ -225,7 +225,9 @@ def _function_of(value: Any) -> Callable[..., Any] | None:
     if _is_elementwise(value.__class__):
         return python_function(value)
     if isinstance(value, Reduction):
-        return python_reduction(value)
+        given = value.x.type
+        kind = few_elements(given.dtype, given.shape, given.device)
+        return None if kind is None or kind.elements > MAX_FEW_ELEMENTS else python_reduction(value)
     return list if isinstance(value, Reshape) else None
 
 

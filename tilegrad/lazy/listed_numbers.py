@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.dtype import DType, bool_, int64
 from ..ir.location import current_location
+from ..ir.node import amend
 from .elements import element_access
 from .handle import shared
 
@@ -36,5 +37,5 @@ def listed(data: Any, default: DType, name: str) -> Tensor | None:
     except OverflowError:
         return None
     value = access.filled((len(numbers),) if numbers is data else (), elements)
-    value.__dict__["location"] = current_location()
+    amend(value, location=current_location())
     return shared(value)
