@@ -104,6 +104,10 @@ class StaticGPT:
             [torch.zeros(sizes, device=device, dtype=self.dtype) for _ in range(task.layers)] for _ in range(2)
         )
         self.places = torch.arange(task.context, device=device)
+        if device != "cpu":
+            # without this, compiled steps are no CUDA graphs: caches are inputs that they write
+            for x in (*self.w.values(), *self.keys, *self.values, self.places):
+                torch._dynamo.mark_static_address(x)
 
     def scores(self, tokens: Any, positions: Any, seen: Any) -> Any:
         """Scores of the token after the last one. `seen` is a number of keys, or a mask over all of them."""
