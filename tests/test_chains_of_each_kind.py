@@ -71,5 +71,5 @@ def test_deleted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["views", "chosen"])
-def test_explained(name: str) -> None:
+def test_explained(name: str, compiled: None) -> None:
     assert str(tg.explain(chain(name, tracked=False)[1]))

@@ -45,17 +45,17 @@ def test_what_was_recorded_before_sees_the_old_elements() -> None:
 
 
 def test_memory_of_ones_own_is_not_copied() -> None:
-    x, out = tg.ones(10), tg.empty(10)
-    scaled[(1,)](x, out, 10, 2.0, BLOCK=16)
+    x, out = tg.ones(400), tg.empty(400)  # what has few elements is computed at once
+    scaled[(1,)](x, out, 400, 2.0, BLOCK=512)
     addresses = set()
     for _ in range(3):
-        scaled[(1,)](x, out, 10, 2.0, BLOCK=16)
+        scaled[(1,)](x, out, 400, 2.0, BLOCK=512)
         addresses.add(out.data_ptr())
     assert len(addresses) == 1
     held = out.abs() + 1
-    scaled[(1,)](x, out, 10, 3.0, BLOCK=16)
+    scaled[(1,)](x, out, 400, 3.0, BLOCK=512)
     assert out.data_ptr() not in addresses
-    assert held.tolist() == [3.0] * 10
+    assert held.tolist() == [3.0] * 400
 
 
 def test_a_detached_tensor_shares_the_write() -> None:
