@@ -194,8 +194,8 @@ def _elements_of(value: Value, nested: int, most: int) -> tuple[FewElements, tup
     """Return the elements of a value that is in memory, or computed from such values by a few ops."""
     type, memory = value.type, value.buffer
     kind = few_elements(type.dtype, type.shape, type.device)
-    if kind is None or kind.elements > most or value.provenance.severed:
-        return None
+    if kind is None or kind.elements > most or value.provenance.severed or value.tracked:
+        return None  # conditions on what is tracked are recorded: a gradient that depends on them has one, of zeros
     if memory is not None:
         start = memory.address // kind.access.size
         return kind, tuple(kind.access.space[start : start + kind.elements].tolist())
