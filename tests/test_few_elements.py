@@ -128,6 +128,16 @@ def test_what_was_computed_is_not_recorded_again() -> None:
         x.long() // tg.tensor([1, 0, 1])
 
 
+def test_truths_and_integers_are_integers_also_after_truths_and_truths() -> None:
+    x = in_memory(True, False)
+    functions = tg.bitwise_or, tg.bitwise_and, tg.bitwise_xor
+    for f in functions:
+        assert [f(x, y).dtype for y in (x, x, in_memory(False, True), True)] == [tg.bool] * 4
+    found = [f(x, y) for f in functions for y in (0, 1, 2)]
+    assert [z.dtype for z in found] == [tg.int64] * 9
+    assert [z.tolist() for z in found] == [[1, 0], [1, 1], [3, 2], [0, 0], [1, 0], [0, 0], [1, 0], [0, 1], [3, 2]]
+
+
 def test_whoever_observes_programs_sees_all() -> None:
     x = in_memory(1.0, 2.0)
     with config.changed(tier="compiled"):

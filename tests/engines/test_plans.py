@@ -1,6 +1,8 @@
 """Plans: how batches are cut, when rows are independent, and which plans are kept."""
 
 import itertools
+from collections import OrderedDict
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,12 +59,16 @@ class Mixing(nn.Module):
                 return x + tg.ones_like(x).cumsum(0)
             case "sum":
                 return x.sum()
+            case "clip":
+                most = x.abs().amax()
+                return x * tg.where(most > 10, 10 / most, tg.ones(()))
         return x.cumsum(0)
 
 
-@pytest.mark.parametrize("way", ["mean", "softmax", "flip", "maximum", "count", "place", "sum", "cumsum"])
+@pytest.mark.parametrize("way", ["mean", "softmax", "flip", "maximum", "count", "place", "sum", "clip", "cumsum"])
 def test_rows_that_depend_on_each_other_are_neither_cut_nor_padded(way: str) -> None:
     model, x = Mixing(way).eval(), np.random.default_rng(1).standard_normal((6, 4)).astype(np.float32)
+    x[0] *= 100
     engine = tg.engine(model, x, max_batch=6)
     infer = engine.inferencer()
     for rows in (6, 5, 2, 1):
@@ -80,3 +86,14 @@ def test_shapes_that_vary_have_a_bounded_number_of_plans() -> None:
         np.testing.assert_allclose(infer(x), expected(model, (x,))[0], 1e-4, 1e-5)
     assert len(engine.plans) == 3
     assert all(plan.seconds > 0 for plan in engine.plans)
+
+
+def test_a_plan_that_another_thread_evicts_is_returned() -> None:
+    class Evicting(OrderedDict[Any, Any]):
+        def get(self, key: Any, default: Any = None) -> Any:
+            return self.pop(key, default)
+
+    engine = tg.engine(nn.Linear(2, 1).eval(), np.ones((2, 2), np.float32), max_batch=2)
+    plan = engine.plans[-1]
+    engine._plans = Evicting(engine._plans)
+    assert engine.plan(plan.sizes) is plan

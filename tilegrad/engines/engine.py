@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -112,7 +113,8 @@ class Engine:
                 self._plans[key] = found
                 while len(self._plans) > max(1, self.max_plans):
                     self._plans.popitem(last=False)
-        self._plans.move_to_end(key)
+        with suppress(KeyError):  # another thread has evicted it
+            self._plans.move_to_end(key)
         return found
 
     @property

@@ -12,6 +12,8 @@ from .plans import Plan
 
 FIRST_SEED, OTHER_SEED = 1, 2
 """Seeds of the rows and of those that replace them."""
+LARGE_MAGNITUDE = 1e4
+"""Magnitude of rows that exceed the limits of networks which clip: comparisons with NaN are false."""
 TOLERANCE = 1e-3
 """Largest relative difference between an example alone and in a batch: the order of sums differs."""
 
@@ -19,20 +21,24 @@ TOLERANCE = 1e-3
 def has_independent_rows(batch: Plan, single: Plan) -> bool:
     """Whether each row of the results depends on the same row of the arguments alone.
 
-    A run in which some rows are NaN (which spreads to whatever reads it) or other numbers must leave all bits of the
-    other rows as they were. The rows are chosen so that any two are told apart, but for those of one half whose
-    numbers are equal modulo 4. The first and the last row must also be what they are alone.
+    A run in which some rows are NaN (which spreads to whatever computes with it), large, or other integers must leave
+    all bits of the other rows as they were. The rows are chosen so that any two are told apart, but for those of one
+    half whose numbers are equal modulo 4. The first and the last row must also be what they are alone.
     """
     tensors = (*batch.arguments, *batch.outputs)
     if not batch.arguments or not all(x.type.shape and x.type.shape[0] == batch.rows for x in tensors):
         return False  # an argument or a result belongs to no row, or to several
     given = [_example(x, FIRST_SEED) for x in batch.arguments]
     other = [_example(x, OTHER_SEED) for x in batch.arguments]
+    spreading, large = (
+        [x if x.dtype.kind in "iub" else x * x.dtype.type(by) for x in other] for by in (np.nan, LARGE_MAGNITUDE)
+    )
     results = _results(batch, given)
     numbers = np.arange(given[0].shape[0])
-    for chosen in (numbers % 2 == 0, numbers // 2 % 2 == 0, numbers < len(numbers) // 2):
+    halves = numbers % 2 == 0, numbers // 2 % 2 == 0, numbers < len(numbers) // 2
+    for chosen, replacing in (*[(half, spreading) for half in halves], (halves[0], large)):
         for changed in (chosen, ~chosen):
-            found = _results(batch, [_with_rows(x, y, changed) for x, y in zip(given, other, strict=True)])
+            found = _results(batch, [_with_rows(x, y, changed) for x, y in zip(given, replacing, strict=True)])
             if any(x[~changed].tobytes() != y[~changed].tobytes() for x, y in zip(results, found, strict=True)):
                 return False
     for row in (0, -1):
@@ -43,9 +49,9 @@ def has_independent_rows(batch: Plan, single: Plan) -> bool:
 
 
 def _with_rows(x: np.ndarray[Any, Any], other: np.ndarray[Any, Any], changed: np.ndarray[Any, Any]) -> Any:
-    """Replace some rows by NaN, or where there is none by those of another array."""
+    """Replace some rows by those of another array."""
     made = x.copy()
-    made[changed] = other[changed] if x.dtype.kind in "iub" else np.nan
+    made[changed] = other[changed]
     return made
 
 

@@ -246,7 +246,7 @@ def operand_number(x: Any, own: ElementAccess) -> Any:
                 return None
             x = float(x)
         return c_float(x).value if dtype is float32 else x
-    return x if x.__class__ is int and dtype.min <= x <= dtype.max else None
+    return x if x.__class__ is int and dtype.is_integer and dtype.min <= x <= dtype.max else None
 
 
 def _reread(x: Handle, base: Base, own: ElementAccess) -> Any:
