@@ -94,3 +94,25 @@ def test_steps_hold_no_memory() -> None:
         del x
         gc.collect()
     assert buffer() is None
+
+
+@pytest.mark.parametrize("shape", [(2, 0), (0, 3), (0,)])
+def test_no_elements(shape: tuple[int, ...]) -> None:
+    """Views of nothing, reversed ones, too, are operands."""
+    x = tg.zeros(shape).realize()
+    reverse, count = x.flip(0), x.shape[-1]
+    results = [
+        lambda: reverse.argsort(-1),
+        lambda: reverse.sort(-1)[0],
+        lambda: x.clone().masked_scatter_(x == 0, reverse),
+        lambda: x.index_add(0, tg.arange(shape[0]), reverse),
+        lambda: tg.nn.functional.pad(reverse, (1, 2)),
+        lambda: reverse[..., tg.arange(count)],
+        lambda: reverse.scatter(-1, tg.zeros(shape, dtype=tg.int64), 1.0),
+    ]
+    for make in results:
+        found = [None, None]
+        for n, tier in enumerate(("interpreted", "compiled")):
+            with config.changed(tier=tier):
+                found[n] = make().numpy()
+        np.testing.assert_array_equal(*found)

@@ -121,6 +121,9 @@ def _padding(value: Pad) -> Callable[..., Any] | None:
 def _operand(recorded: RecordedStructure, number: int, number_of: Mapping[int, int], place: Device) -> Operand | None:
     value, source = recorded.values[number], recorded.sources[number]
     shape: Any = value.shape
+    if 0 in shape:  # strides of a reversed axis begin before the memory of no elements
+        nothing = np.empty(shape, value.dtype.numpy)
+        return lambda buffers: nothing
     if source is not None:
         return _at_strides(recorded, source, number_of[source.source], place)
     if isinstance(value, (Fill, Iota)):
