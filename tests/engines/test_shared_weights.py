@@ -51,7 +51,7 @@ def test_inferencers_share_one_set_of_weights() -> None:
     pointers = {tuple(id(b) for b in plan.shared[: len(engine.weights.buffers)]) for plan in engine.plans}
     assert len(pointers) == 1
     assert len(engine.plans) == 4
-    assert engine.memory.weights <= 3 * alone.memory.weights  # each batch size has a layout of its own
+    assert engine.memory.weights <= len(engine.plans) * alone.memory.weights  # each may have a layout of its own
 
 
 def test_an_engine_keeps_the_weights_that_it_was_made_with() -> None:

@@ -78,13 +78,19 @@ def _loaded(file: Any) -> Module:
     return load_program(file)
 
 
+def _input_types(model: Module, example: Any, shapes: Any) -> dict[str, Any]:
+    """Return the types of the inputs of a module without an example, by name."""
+    declared: dict[str, Any] = getattr(model, "input_types", {})
+    if example is None and (declared or shapes is not None):
+        return {**declared, **_declared(model, shapes or {}, declared)}
+    if example is None or shapes is not None:
+        raise ArgumentError("engine: a module needs either an example or shapes")
+    return declared
+
+
 def _recorded(model: Module, example: Any, max_batch: int | None, shapes: Any) -> ExportedProgram:
     """Record a module in evaluation mode, for the sizes that vary."""
-    declared = getattr(model, "input_types", {})
-    if example is None and (declared or shapes is not None):
-        declared = {**declared, **_declared(model, shapes or {}, declared)}
-    elif example is None or shapes is not None:
-        raise ArgumentError("engine: a module needs either an example or shapes")
+    declared = _input_types(model, example, shapes)
     mode = model.training
     model.eval()
     try:

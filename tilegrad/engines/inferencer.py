@@ -171,16 +171,7 @@ class Inferencer:
                 f"out: {len(specs)} arrays are wanted ({', '.join(s.name for s in specs)}), not {len(results)}"
             )
         for x, spec, shape in zip(results, specs, layout.shapes, strict=True):
-            is_array = isinstance(x, np.ndarray)
-            if not is_array or x.shape != shape or x.dtype != spec.dtype.numpy:
-                have = f"{x.dtype} {list(x.shape)}" if is_array else type(x).__name__
-                raise ArgumentError(
-                    f"out: {spec.name!r} is to be an array of {spec.dtype.name} {list(shape)}, not {have}"
-                )
-            if not x.flags.c_contiguous or not x.flags.writeable:
-                raise ArgumentError(
-                    f"out: the array for {spec.name!r} is read-only, or its elements are not contiguous"
-                )
+            _check_result(x, spec, shape)
         if any(np.may_share_memory(x, y) for n, x in enumerate(results) for y in results[:n]):
             raise ArgumentError("out: two of the arrays share memory")
         overlaps = [any(np.may_share_memory(x, y) for y in results) for x in given]
@@ -205,3 +196,13 @@ class Inferencer:
             value.hold(buffer)
             made.append(wrap(value))
         return made
+
+
+def _check_result(x: Any, spec: Any, shape: Sequence[int]) -> None:
+    """Raise an error unless a result can be written to an array."""
+    is_array = isinstance(x, np.ndarray)
+    if not is_array or x.shape != shape or x.dtype != spec.dtype.numpy:
+        have = f"{x.dtype} {list(x.shape)}" if is_array else type(x).__name__
+        raise ArgumentError(f"out: {spec.name!r} is to be an array of {spec.dtype.name} {list(shape)}, not {have}")
+    if not x.flags.c_contiguous or not x.flags.writeable:
+        raise ArgumentError(f"out: the array for {spec.name!r} is read-only, or its elements are not contiguous")

@@ -80,15 +80,22 @@ def _slice(value: Any, writer: GraphWriter) -> str:
     for axis, (start, step, size) in enumerate(zip(value.starts, value.steps, value.sizes, strict=True)):
         if start == 0 and step == 1 and size == value.x.shape[axis]:
             continue
-        whole = step == -1 and size == value.x.shape[axis]
-        if not whole and not (isinstance(start, int) and isinstance(size, int)):
-            raise CannotWrite("it cuts an axis of a size that varies")
-        end = -(1 << 62) if whole or start + size * step < 0 else start + size * step
-        for column, number in zip(columns, (-1 if whole else start, end, axis, step), strict=True):
+        first, end = _bounds(start, step, size, value.x.shape[axis])
+        for column, number in zip(columns, (first, end, axis, step), strict=True):
             column.append(number)
     if not columns[0]:
         return writer.name(value.x)
     return writer.node("Slice", writer.name(value.x), *map(writer.constant, columns))
+
+
+def _bounds(start: Any, step: int, size: Any, extent: Any) -> tuple[int, int]:
+    """Return the bounds of a slice as ONNX wants them."""
+    if step == -1 and size == extent:
+        return -1, -(1 << 62)
+    if not (isinstance(start, int) and isinstance(size, int)):
+        raise CannotWrite("it cuts an axis of a size that varies")
+    end = start + size * step
+    return start, end if end >= 0 else -(1 << 62)
 
 
 def _pad(value: Any, writer: GraphWriter) -> str:

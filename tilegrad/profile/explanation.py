@@ -228,10 +228,7 @@ class Explanation:
         kept = self.kept
         if kept is not None:
             found["kept"] = lambda: show_kept(kept)
-        kernels = [(s.kernel, bool(s.users)) for s in self.program.steps if isinstance(s, Launch)]
-        for step in PASSES:
-            if step.target == self.device.kind:
-                found[step.name] = lambda s=step: show_stages(kernels, s.target)[s.name]  # type: ignore[misc]
+        found |= self._passes()
         if self.device.shows_source:
             found["source"] = self.source
         found["assembly"] = lambda: self.assembly if len(self.assembly) else f"({self.device.name} has none to show)"
@@ -239,6 +236,12 @@ class Explanation:
         if self.tier:
             found["tier"] = lambda: self.tier
         return found
+
+    def _passes(self) -> dict[str, Callable[[], object]]:
+        """Return the kernels after each pass of the device, by the name of the pass."""
+        kernels = [(s.kernel, bool(s.users)) for s in self.program.steps if isinstance(s, Launch)]
+        steps = [step for step in PASSES if step.target == self.device.kind]
+        return {s.name: lambda s=s: show_stages(kernels, s.target)[s.name] for s in steps}  # type: ignore[misc]
 
     def __getitem__(self, name: str) -> Any:
         """Return a stage by its name."""

@@ -66,6 +66,7 @@ def export_program(
     An output whose name ends in `.txt` gets the text form. With `code` the file gets machine code for arrays like the
     inputs; with `c` it is a shared object for C, for such arrays.
     """
+    _check_options(output, inputs, code, c)
     arrays = tuple(map(array_in, inputs))
     path, _, name = source.rpartition(":")
     if path and name.isidentifier():
@@ -74,16 +75,19 @@ def export_program(
         raise ArgumentError(f"{source} is a network already: it takes no inputs and no --dynamic")
     else:
         program = load_program(source)
-    if c and (code or not inputs):
-        raise ArgumentError("--c writes a function in C for arrays like the inputs: name some, and no --code")
     if c:
         print(f"{output}, {program.save_c(output, arrays)}")
         return 0
-    if code and (output.suffix == ".txt" or not inputs):
-        raise ArgumentError("--code stores machine code in a saved program, for arrays like the inputs: name some")
     _write(program, output, [arrays] if code else [])
     print(f"{output}: {len(program.graph.graph.values())} values, {len(program.tensor_names)} tensors")
     return 0
+
+
+def _check_options(output: Path, inputs: Sequence[Path], code: bool, c: bool) -> None:
+    if c and (code or not inputs):
+        raise ArgumentError("--c writes a function in C for arrays like the inputs: name some, and no --code")
+    if code and (output.suffix == ".txt" or not inputs):
+        raise ArgumentError("--code stores machine code in a saved program, for arrays like the inputs: name some")
 
 
 def _write(program: ExportedProgram, output: Path, code_for: Sequence[Any]) -> None:

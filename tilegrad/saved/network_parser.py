@@ -104,13 +104,10 @@ class _NetworkReader:
             graphs[mode] = _GraphReader(self).graph()
         if "evaluate" not in graphs:
             raise self.fault("ends the network, which has no 'evaluate(...)'")
-        training = graphs.get("train")
-        if training is not None and (training.arguments, training.results) != (
-            graphs["evaluate"].arguments,
-            graphs["evaluate"].results,
-        ):
+        ends = [(graph.arguments, graph.results) for graph in graphs.values()]
+        if ends[0] != ends[-1]:
             raise self.fault("ends a network whose two graphs have other arguments or results")
-        return Network(self.tensors, graphs["evaluate"], training)
+        return Network(self.tensors, graphs["evaluate"], graphs.get("train"))
 
     def _end_after(self, *marks: str) -> None:
         for mark in marks:
@@ -121,14 +118,17 @@ class _NetworkReader:
         if self.line:
             raise self.fault(f"has {self.line.peek()!r:.40} behind its end")
 
-    def tensor(self) -> None:
-        line, name = self.line, self.line.word()
+    def check_name(self, name: str) -> None:
         parts = name.split(".")
         if name in self.tensors or "" in parts or name == RANDOM:
             raise self.fault(f"declares {name!r:.60}, which is declared already or no name")
         outer = [".".join(parts[:n]) for n in range(1, len(parts))]
         if any(path in self.tensors for path in outer) or any(known.startswith(name + ".") for known in self.tensors):
             raise self.fault(f"declares {name!r:.60}, of which one part is a tensor itself")
+
+    def tensor(self) -> None:
+        line, name = self.line, self.line.word()
+        self.check_name(name)
         if line.take("="):
             same = line.word()
             if same not in self.tensors or self.tensors[same].type is None:
@@ -178,11 +178,7 @@ class _GraphReader:
             reader.end()
         if not line.take("return"):
             raise reader.fault("ends a graph without 'return'")
-        outputs = []
-        while line:
-            outputs.append(self.read(line.word()))
-            if not line.take(","):
-                break
+        outputs = self.outputs(line)
         reader.end()
         if len(outputs) != _leaves(results):
             raise reader.fault(f"returns {len(outputs)} tensors, and the head says {_leaves(results)}")
@@ -198,6 +194,14 @@ class _GraphReader:
     @property
     def arguments(self) -> set[Value]:
         return {x for x in self.inputs if isinstance(x, Input) and x.name not in (*self.reader.tensors, RANDOM)}
+
+    def outputs(self, line: LineTokens) -> list[Value]:
+        found = []
+        while line:
+            found.append(self.read(line.word()))
+            if not line.take(","):
+                break
+        return found
 
     def argument(self) -> tuple[str, Tree]:
         line, name = self.reader.line, self.reader.line.word()

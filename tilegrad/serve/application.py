@@ -149,14 +149,23 @@ class Application:
             case ["health", "ready"]:
                 is_ready = not self.is_draining and all(e.model for e in self.repository.all_entries())
                 return (200 if is_ready else 503), {"ready": is_ready}
-            case ["models", name] | ["models", name, "versions", _]:
-                model = self.repository.find(name, path[3] if len(path) > 2 else None)
-                return 200, model.metadata(self.repository.versions(name))
-            case ["models", name, "ready"] | ["models", name, "versions", _, "ready"]:
-                model = self.repository.find(name, path[3] if len(path) > 3 else None)
-                is_ready = not self.is_draining and not model.batcher.is_closed
-                return (200 if is_ready else 503), {"name": model.name, "ready": is_ready}
+            case ["models", name]:
+                return self._described_model(name, None, [])
+            case ["models", name, "versions", version, *rest]:
+                return self._described_model(name, version, rest)
+            case ["models", name, *rest]:
+                return self._described_model(name, None, rest)
         raise refused("there is nothing at this address", 404)
+
+    def _described_model(self, name: str, version: str | None, rest: list[str]) -> tuple[int, Any]:
+        """Describe a model, or tell whether it is ready."""
+        if rest not in ([], ["ready"]):
+            raise refused("there is nothing at this address", 404)
+        model = self.repository.find(name, version)
+        if not rest:
+            return 200, model.metadata(self.repository.versions(name))
+        is_ready = not self.is_draining and not model.batcher.is_closed
+        return (200 if is_ready else 503), {"name": model.name, "ready": is_ready}
 
     async def _infer(self, scope: Scope, receive: Receive, answer: Answer, name: str, version: str | None) -> None:
         """Answer a request for results, and count it."""

@@ -52,10 +52,8 @@ def branch_table(binding: BoundExecutable, calls: Sequence[NativeCall], branches
     `calls` have the times; `branches` is the setting.
     """
     bound, team, program = binding.bound, native.team(), binding.program
-    if team.threads == 1 or not MIN_BRANCH_CALLS <= len(calls) <= MAX_BRANCH_CALLS:
+    if team.threads == 1 or not _is_known(bound, calls):
         return None
-    if bound.external_calls or not all(call.writes for call in calls):
-        return None  # what these read and write is not known
 
     def rebound(program: Program) -> tuple[BoundProgram, list[NativeCall]]:
         found = bind_sizes(program, binding.code.__getitem__, native.code().addresses, binding.sizes)
@@ -82,6 +80,13 @@ def branch_table(binding: BoundExecutable, calls: Sequence[NativeCall], branches
     binding.device.grow_arena(placed.arena)
     long = sum([call.nanoseconds for call in calls]) > RELEASE_LOCK_NS
     return TaskTable(team, calls, plan.segments, placed.patches, placed.data, long=long)
+
+
+def _is_known(bound: BoundProgram, calls: Sequence[NativeCall]) -> bool:
+    """Whether a program has neither too few nor too many launches, and it is known what they read and write."""
+    if not MIN_BRANCH_CALLS <= len(calls) <= MAX_BRANCH_CALLS:
+        return False
+    return not bound.external_calls and all(call.writes for call in calls)
 
 
 def _pays(saved: float, nanoseconds: float) -> bool:
@@ -143,10 +148,11 @@ def _place(
     own = _Strand(number, call.nanoseconds, longest, is_long(call, threads))
     earliest = max([at for at, _ in needed], default=-1)
     followed = {strand for at, strand in needed if at == earliest}
+    is_apart = own.is_long or len(followed) > 1 or any(strand.is_long for strand in followed)
     best, least, chosen = len(segments), longest + SEGMENT_NS - MIN_STEP_GAIN_NS, None
     for at in range(len(segments) - 1, max(-1, earliest - 1, len(segments) - 1 - MAX_SEGMENTS_BACK), -1):
         chain = next(iter(followed)) if at == earliest else None
-        if at == earliest and (len(followed) > 1 or own.is_long or (chain and chain.is_long)):
+        if chain and is_apart:
             break
         segment = segments[at]
         then = longest + (chain.longest if chain else 0.0)
@@ -155,13 +161,18 @@ def _place(
             best, least, chosen = at, added, chain
     if best == len(segments):
         segments.append(_Segment())
-    if chosen is None:
-        segments[best].strands.append(own)
-        return best, own
-    chosen.calls.append(number)
-    chosen.nanoseconds += call.nanoseconds
-    chosen.longest += longest
-    return best, chosen
+    return best, _appended(own, segments[best], chosen)
+
+
+def _appended(own: _Strand, segment: _Segment, chain: _Strand | None) -> _Strand:
+    """Put a launch behind a chain of a segment, or beside its strands; return where it is."""
+    if chain is None:
+        segment.strands.append(own)
+        return own
+    chain.calls += own.calls
+    chain.nanoseconds += own.nanoseconds
+    chain.longest += own.longest
+    return chain
 
 
 def _parallel(segment: _Segment, calls: Sequence[NativeCall], threads: int) -> ParallelSegment:

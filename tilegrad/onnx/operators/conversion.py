@@ -60,6 +60,12 @@ def converted(x: Any, kind: ElementType, saturate: bool = True, round_mode: str 
         return rounded.to(kind.held) if kind.is_own else Narrow(rounded, kind.name)
     if kind.is_own:
         return given if given.dtype is kind.held else _to(given, kind.held)
+    return _narrow_integers(given, kind)
+
+
+def _narrow_integers(given: Tensor, kind: ElementType) -> Narrow:
+    """Convert to integers of less than eight bits, which wrap around."""
+    assert kind.held is not None
     signed = kind.held.kind == "int"
     whole = (tg.trunc(given) if given.is_floating_point() else given).to(tg_int64())
     kept = whole & ((1 << kind.bits) - 1)

@@ -43,8 +43,9 @@ def dft(
     version: int = 20,
 ) -> Tensor:
     """Transform an axis; one-sided results leave out what follows from symmetry."""
-    default = -2 if version >= AXIS_IS_INPUT else 1
-    place = int(default if axis is None else axis) % x.dim()
+    if axis is None:
+        axis = -2 if version >= AXIS_IS_INPUT else 1
+    place = int(axis) % x.dim()
     have = int(x.shape[place])
     halved = bool(onesided and inverse)
     count = int(dft_length) if dft_length is not None else 2 * (have - 1) if halved else have
@@ -54,12 +55,17 @@ def dft(
     if halved:
         return _real_inverse(real, imaginary, count).moveaxis(-1, place).unsqueeze(-1)
     cos, sin = _table(count, count // 2 + 1 if onesided else count, count, x)
-    sin = -sin if inverse else sin
-    made = [tg.matmul(real, cos), -tg.matmul(real, sin)]
-    if imaginary is not None:
-        made = [made[0] + tg.matmul(imaginary, sin), made[1] + tg.matmul(imaginary, cos)]
+    made = _turned(real, imaginary, cos, -sin if inverse else sin)
     y = tg.stack([part.moveaxis(-1, place) for part in made], -1)
     return y / count if inverse else y
+
+
+def _turned(real: Tensor, imaginary: Tensor | None, cos: Tensor, sin: Tensor) -> list[Tensor]:
+    """Multiply complex rows by the table of a transform."""
+    made = [tg.matmul(real, cos), -tg.matmul(real, sin)]
+    if imaginary is None:
+        return made
+    return [made[0] + tg.matmul(imaginary, sin), made[1] + tg.matmul(imaginary, cos)]
 
 
 def _real_inverse(real: Tensor, imaginary: Tensor | None, count: int) -> Tensor:
