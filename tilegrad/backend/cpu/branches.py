@@ -148,11 +148,11 @@ def _place(
     own = _Strand(number, call.nanoseconds, longest, is_long(call, threads))
     earliest = max([at for at, _ in needed], default=-1)
     followed = {strand for at, strand in needed if at == earliest}
-    is_apart = own.is_long or len(followed) > 1 or any(strand.is_long for strand in followed)
+    needs_own_strand = own.is_long or len(followed) > 1 or any(strand.is_long for strand in followed)
     best, least, chosen = len(segments), longest + SEGMENT_NS - MIN_STEP_GAIN_NS, None
     for at in range(len(segments) - 1, max(-1, earliest - 1, len(segments) - 1 - MAX_SEGMENTS_BACK), -1):
         chain = next(iter(followed)) if at == earliest else None
-        if chain and is_apart:
+        if chain and needs_own_strand:
             break
         segment = segments[at]
         then = longest + (chain.longest if chain else 0.0)

@@ -55,12 +55,12 @@ def dft(
     if halved:
         return _real_inverse(real, imaginary, count).moveaxis(-1, place).unsqueeze(-1)
     cos, sin = _table(count, count // 2 + 1 if onesided else count, count, x)
-    made = _turned(real, imaginary, cos, -sin if inverse else sin)
+    made = _complex_product(real, imaginary, cos, -sin if inverse else sin)
     y = tg.stack([part.moveaxis(-1, place) for part in made], -1)
     return y / count if inverse else y
 
 
-def _turned(real: Tensor, imaginary: Tensor | None, cos: Tensor, sin: Tensor) -> list[Tensor]:
+def _complex_product(real: Tensor, imaginary: Tensor | None, cos: Tensor, sin: Tensor) -> list[Tensor]:
     """Multiply complex rows by the table of a transform."""
     made = [tg.matmul(real, cos), -tg.matmul(real, sin)]
     if imaginary is None:
