@@ -119,6 +119,7 @@ def test_what_it_says_to_type(
     # a reader has none of the devices that tests have registered; simulated GPUs are numbered from 50 on
     known = {n: d for n, d in registry._devices.items() if d.kind in backend.kinds() and not SIMULATED.fullmatch(n)}
     monkeypatch.setattr(registry, "_devices", known)
+    monkeypatch.setattr(registry, "_kinds", set(registry._kinds))
     update = request.config.getoption("--update-golden")
     if in_a_copy(path):
         copy_of_the_repository(tmp_path)
