@@ -1,4 +1,4 @@
-"""What a live tensor holds is computed once, however often and wherever it is read; counted in work, not in time."""
+"""The value of a live tensor is computed once, however often and wherever it is read; counted in work, not in time."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def test_lengths(name: str, exact_sizes: Callable[[Callable[[], Any]], Any]) -> 
 
 
 def test_meetings_count_whatever_the_sizes(exact_sizes: Callable[[Callable[[], Any]], Any]) -> None:
-    """Where tiers are counted, new lengths of a structure are meetings; it waits for more of them."""
+    """Count new lengths of a structure as meetings, of which it waits for more before it is compiled."""
 
     def work(n: int) -> np.ndarray:
         return ((numbers(n, 5) * 3 - 1).cos().sum(1) * numbers(n)).detach().numpy()

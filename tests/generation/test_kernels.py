@@ -48,7 +48,7 @@ def test_one_token(shared: int, mode: str) -> None:
 
 @pytest.mark.parametrize("start", [0, 5, 50])
 def test_several_tokens(start: int) -> None:
-    """Of 20 tokens from 50 on, all fit; of padding beyond the capacity nothing is stored."""
+    """Store 20 tokens from 50 on, which all fit, and nothing of the padding beyond the capacity."""
     length, shared, slot = 22, 2, 1
     keys, values = random(SLOTS, HEADS, CAPACITY, WIDTH), 2 * random(SLOTS, HEADS, CAPACITY, WIDTH)
     query, key, value = random(1, length, HEADS * shared, WIDTH), random(1, length, HEADS, WIDTH), None

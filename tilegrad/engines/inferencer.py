@@ -30,7 +30,7 @@ MAX_LAYOUTS = 256
 
 
 class CallLayout(NamedTuple):
-    """What all calls with arguments of the same shapes have in common."""
+    """Hold what is the same in all calls with arguments of the same shapes."""
 
     parts: list[CallPart]
     shapes: list[tuple[int, ...]]

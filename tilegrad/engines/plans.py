@@ -114,7 +114,7 @@ class Plan:
 
     @cached_property
     def padded_offsets(self) -> list[int]:
-        """Where arguments and results lie in the activations while a batch is padded."""
+        """Return the places of arguments and results in the activations while a batch is padded."""
         assert self.contexts is not None
         at, found = self.contexts.arena, []
         for bytes in (*[known(x.type.bytes, {}) for x in self.arguments], *self.contexts.outputs):

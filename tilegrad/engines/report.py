@@ -34,7 +34,7 @@ class EngineReport(NamedTuple):
     batch: int
     modes: list[MeasuredMode]
     plan_seconds: dict[str, float]
-    """What each plan took to be made: the cost of sizes that are met for the first time."""
+    """Seconds in which each plan was made: the cost of sizes that are met for the first time."""
     best: str
     why: str
 

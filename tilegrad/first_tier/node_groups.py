@@ -78,7 +78,7 @@ def edges_of(entry: Any) -> tuple[int, ...]:
 
 
 class OpTraits(NamedTuple):
-    """What grouping asks of an op: looked up by class, as an abstract class takes long to tell its instances."""
+    """Hold the facts of an op that grouping asks for, by class: an abstract class takes long to tell its instances."""
 
     is_identity: bool
     is_view: bool

@@ -82,7 +82,7 @@ class _PushedFunction:
 
 
 class _Queues:
-    """What an engine shares with its workers, which must not keep the engine alive."""
+    """Share state between an engine and its workers, which must not keep the engine alive."""
 
     def __init__(self) -> None:
         own = lock()

@@ -11,7 +11,7 @@ MEBIBYTE = 1 << 20
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """What requests may take. The defaults suit networks with inputs of some megabytes."""
+    """Bound what requests take. The defaults suit networks with inputs of some megabytes."""
 
     max_body_bytes: int = 64 * MEBIBYTE
     """Bytes of one body."""

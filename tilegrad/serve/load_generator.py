@@ -30,7 +30,7 @@ LENGTH = b"content-length: "
 
 @dataclass
 class LoadReport:
-    """What a run of load showed."""
+    """Report the rates, latencies and errors of a run of load."""
 
     seconds: float = 0.0
     latencies: list[float] = field(default_factory=list)
@@ -67,7 +67,7 @@ class ServedAddress:
 
     @property
     def path(self) -> str:
-        """Where requests for results go."""
+        """Return the path of requests for results."""
         return f"/v2/models/{self.model}/infer"
 
     def metadata(self) -> dict[str, Any]:

@@ -62,7 +62,7 @@ class BucketCounts:
 
 
 class ModelMetrics:
-    """What is counted for one version of a model."""
+    """Count the requests and times of one version of a model."""
 
     def __init__(self) -> None:
         self.statuses: dict[int, int] = {}
@@ -92,7 +92,7 @@ def _as_json(values: BucketCounts) -> dict[str, Any]:
 
 
 class ServerMetrics:
-    """What is counted for all models together. Labels are names of models that exist, so there are few."""
+    """Count the requests of all models together. Labels are names of models that exist, so there are few."""
 
     def __init__(self) -> None:
         self.started = time.time()

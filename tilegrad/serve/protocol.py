@@ -43,7 +43,7 @@ class InferenceRequest:
 
 @dataclass(frozen=True, slots=True)
 class BinaryLayout:
-    """What the JSON of a binary request says: where each input is, and what is wanted."""
+    """Describe a binary request as its JSON does: the place of each input, and the results that are wanted."""
 
     inputs: tuple[tuple[ServedTensor, tuple[int, ...], int, int], ...]
     """In the order of the model's: the tensor, its shape, where its bytes begin and end."""

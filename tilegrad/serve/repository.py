@@ -68,7 +68,7 @@ class ModelEntry:
     file: ModelFile
     model: ServedModel | None = None
     stamp: tuple[int, ...] = ()
-    """What says that the file was written anew."""
+    """Time, size and number of the file, which change when it is written anew."""
     problem: str | None = None
     """Why the last loading failed."""
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)

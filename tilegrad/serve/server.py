@@ -69,7 +69,7 @@ class InferenceServer:
 
     @property
     def address(self) -> str:
-        """Where requests go."""
+        """Return the URL at which requests are answered."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
 

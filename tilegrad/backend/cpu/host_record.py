@@ -10,7 +10,7 @@ from ...config import settings
 from ...runtime.cache import key, shared
 
 IDENTITY = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
-"""What the system says of a processor that decides which code it runs."""
+"""Fields of the system's description of a processor that decide which code it runs."""
 FIRST_BYTES = 1 << 14
 """Bytes of the list of processors that have the first one."""
 SEPARATOR = "\n"

@@ -62,7 +62,7 @@ class ObjectFile:
         self.sections = [Section(*SECTION.unpack_from(image, table + item * n)) for n in range(count)]
         (self.symbols,) = [s for s in self.sections if s.kind == SYMBOLS]
         self.placed: dict[int, int] = {}
-        """Where sections are, by their numbers: from the beginning of the code, later addresses."""
+        """Offsets of sections from the beginning of the code, later their addresses, by number."""
 
     def loaded(self, writable: bool) -> list[int]:
         """List the sections that code needs in memory: those that it writes to, or the others."""

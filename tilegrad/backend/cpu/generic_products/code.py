@@ -37,7 +37,7 @@ class MethodCode(NamedTuple):
 
 
 class ProductCode(NamedTuple):
-    """What the code of a dtype needs to know of a processor; each method is compiled when it is first needed."""
+    """Generate the code of a dtype for a processor; each method is compiled when it is first needed."""
 
     format: ElementFormat
     shape: BlockShape
