@@ -1,5 +1,8 @@
 """Memory of engines and inferencers: weights are shared, activations are one's own, and calls allocate nothing."""
 
+import gc
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -9,6 +12,15 @@ from tilegrad import nn
 from tilegrad.runtime.device import device
 
 CPU = device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def settled() -> Iterator[None]:
+    """Collect what other tests have left, and nothing while memory is measured."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def wide() -> nn.Module:
